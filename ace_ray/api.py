@@ -177,7 +177,7 @@ def evaluate(
     from ace_ray.integrations.trackers import check_publishers
     from ace_ray.pipeline.evaluate import evaluate as run
 
-    settings = {**settings, "output": output, "limit": limit, "ids": _listed(ids)}
+    settings = {**settings, "output": output, "limit": limit, "ids": _id_list(ids)}
     configuration = _config(config, model, benchmarks, settings)
     check_publishers(configuration.publish)
     console = console or Console()
@@ -185,7 +185,7 @@ def evaluate(
     if code == COMPLETE and summary["complete"]:
         from ace_ray.integrations.publisher import publish_run
 
-        with log.printing(console):
+        with log.use_console(console):
             publish_run(summary["uri"], configuration)
     return Run.open(summary["uri"], **configuration.store.model_dump())
 
@@ -214,7 +214,7 @@ def score(
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     names, file = [benchmark] if benchmark else [], None if judge is None else str(judge)
     options = {"data": data, "model": model, "fresh": fresh}
-    with log.printing(console):
+    with log.use_console(console):
         score_path(str(path), names, output, file, opens=opens, **options)
     return Run(opens(output or str(path)))
 
@@ -231,18 +231,18 @@ def sweep(
     whose runs have not begun, are left out.
 
     Raises `UserError`: the sweep cannot start as configured."""
-    from ace_ray.integrations.publisher import run_published
+    from ace_ray.integrations.publisher import run_and_publish
     from ace_ray.integrations.trackers import check_publishers
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.sweep import Sweep
 
-    options = {"output": output, "limit": limit, "ids": _listed(ids)}
+    options = {"output": output, "limit": limit, "ids": _id_list(ids)}
     values = {name: value for name, value in options.items() if value is not None}
     loaded = load_sweep(str(config), (), values)
     check_publishers(loaded.any_run.publish)
-    with log.printing(console):
+    with log.use_console(console):
         runner = Sweep(loaded)
-        run_published(runner)
+        run_and_publish(runner)
     plans = [run.plan for run in runner.runs if run.plan is not None]
     stores = [open_store(plan.uri, **plan.config.store.model_dump()) for plan in plans]
     return [Run(store) for store in stores if store.get(MANIFEST) is not None]
@@ -263,7 +263,7 @@ def report(
     result is None. Raises `UserError`."""
     from ace_ray.reports.report import make_report
 
-    uris, opens = _opened([runs] if isinstance(runs, str | Run) else runs)
+    uris, opens = _uris_and_opener([runs] if isinstance(runs, str | Run) else runs)
     return make_report(
         uris, paper=paper, out=output, rules=rules, console=console or Console(), opens=opens
     )
@@ -288,7 +288,7 @@ def compare(
     """
     from ace_ray.reports.compare import compare as compare_runs
 
-    uris, opens = _opened(runs)
+    uris, opens = _uris_and_opener(runs)
     return compare_runs(
         uris,
         rules=rules,
@@ -309,15 +309,15 @@ def publish(run: str | Run, to: str, *, console: Console | None = None, **option
     the tracker. Raises `UserError`."""
     from ace_ray.integrations.publisher import publish as send
 
-    with log.printing(console):
+    with log.use_console(console):
         send(run.store if isinstance(run, Run) else open_store(run), to, options)
 
 
-def _listed(ids: str | Sequence[str] | None) -> list[str] | None:
+def _id_list(ids: str | Sequence[str] | None) -> list[str] | None:
     return [ids] if isinstance(ids, str) else ids if ids is None else list(ids)
 
 
-def _opened(runs: Sequence[str | Run]) -> tuple[list[str], Callable[[str], Store]]:
+def _uris_and_opener(runs: Sequence[str | Run]) -> tuple[list[str], Callable[[str], Store]]:
     """Return the URIs of ``runs``, and a function that opens a URI and reuses their stores."""
     stores = {run.uri: run.store for run in runs if isinstance(run, Run)}
     uris = [run.uri if isinstance(run, Run) else run for run in runs]

@@ -10,7 +10,7 @@ Any other exception is a defect of ace_ray and keeps its traceback."""
 
 from __future__ import annotations
 
-from ace_ray.util.sanitizing import printed
+from ace_ray.util.sanitizing import sanitize_line
 
 # Exit codes of a run: all rows have a verdict; a retry would fail too; a retry continues the run.
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
@@ -39,7 +39,7 @@ class UserError(Exception):
         line = f"{self.where}: {self.what}" if self.where else self.what
         if self.fix:
             line = f"{line}; {self.fix}"
-        return " ".join(printed(line, LONGEST).split())
+        return " ".join(sanitize_line(line, LONGEST).split())
 
 
 def first_line(error: object, otherwise: str | None = None) -> str:

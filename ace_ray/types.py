@@ -107,7 +107,7 @@ class OfferedApi:
 class Sampling:
     """Sampling parameters, greedy by default. The seeds of rows are derived from ``seed``.
 
-    ``schema`` is a JSON schema for the answer, as a string (see `following`), or "".
+    ``schema`` is a JSON schema for the answer, as a string (see `with_schema`), or "".
     """
 
     temperature: float = 0.0
@@ -124,25 +124,26 @@ class Sampling:
     reasoning_effort: str | None = None
     schema: str = ""
 
-    def for_sample(self, sample: int) -> Sampling:
+    def with_sample_seed(self, sample: int) -> Sampling:
         """Return the sampling of repetition ``sample``, which has the seed ``seed + sample``."""
         return replace(self, seed=self.seed + sample)
 
-    def for_row(self, sample: int, *key: str) -> Sampling:
+    def with_row_seed(self, sample: int, *key: str) -> Sampling:
         """Return the sampling of repetition ``sample`` with a separate seed for the row ``key``.
 
         An engine draws the same random numbers for the same seed. With one seed for all rows, many
         answers begin alike, and rows are not independent. Greedy sampling needs no seed."""
-        drawn = self.for_sample(sample)
+        drawn = self.with_sample_seed(sample)
         if not self.temperature:
             return drawn
         return replace(drawn, seed=int(digest(drawn.seed, *key)[:8], 16) >> 1)
 
     def identity(self) -> dict[str, Any]:
-        """Return `as_json`, with the key ``seeds`` if each row has a separate seed (`for_row`)."""
+        """Return `as_json`, with the key ``seeds`` if each row has a separate seed
+        (`with_row_seed`)."""
         return {**self.as_json(), **({"seeds": "by row"} if self.temperature else {})}
 
-    def following(self, schema: Mapping[str, Any] | None) -> Sampling:
+    def with_schema(self, schema: Mapping[str, Any] | None) -> Sampling:
         """Return this sampling with the JSON ``schema`` for the answer; None removes the schema."""
         # Keep the order of keys: the model writes them in this order.
         return replace(self, schema="" if schema is None else json.dumps(schema))
@@ -287,7 +288,7 @@ class Episode:
     """Figures of the engine on each call."""
 
     def record(self, completion: Completion) -> None:
-        """Append a completion as an assistant message, and `count` it.
+        """Append a completion as an assistant message, and `add_usage` it.
 
         If tools were offered, the message has OpenAI's form, and a further key ``text`` with the
         model's output. The keys ``reasoning`` and ``raw`` are added unless they are empty.
@@ -297,9 +298,9 @@ class Episode:
         self.reasoning = completion.reasoning
         self.reasoning_truncated = completion.reasoning_truncated
         self.finish_reason = completion.finish_reason
-        self.count(completion)
+        self.add_usage(completion)
 
-    def offer(self, tools: Tools) -> None:
+    def record_tools(self, tools: Tools) -> None:
         """Record the ``tools`` that are offered for the next answer."""
         if tools is None:
             return
@@ -308,7 +309,7 @@ class Episode:
         since = {"since_answer": answer} if answer > 1 else {}
         self.tools = [*have, *({**tool, **since} for tool in tools if tool not in stored_tools)]
 
-    def count(self, completion: Completion) -> None:
+    def add_usage(self, completion: Completion) -> None:
         """Add the tokens, time and facts of a completion to this episode."""
         self.prompt_tokens += completion.prompt_tokens
         self.completion_tokens += completion.completion_tokens
@@ -317,9 +318,9 @@ class Episode:
         self.output_token_ids.append(completion.token_ids)
         self.engine.append(completion.engine)
         if completion.endpoint is not None:
-            self.endpoint = added(self.endpoint, completion.endpoint.as_json())
+            self.endpoint = merge_facts(self.endpoint, completion.endpoint.as_json())
 
-    def count_all(self, episode: Episode) -> None:
+    def add_episode_usage(self, episode: Episode) -> None:
         """Add the tokens, time and facts of another episode to this episode."""
         self.prompt_tokens += episode.prompt_tokens
         self.completion_tokens += episode.completion_tokens
@@ -327,10 +328,10 @@ class Episode:
         self.generation_s += episode.generation_s
         self.engine += episode.engine
         if episode.endpoint is not None:
-            self.endpoint = added(self.endpoint, episode.endpoint)
+            self.endpoint = merge_facts(self.endpoint, episode.endpoint)
 
 
-def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+def merge_facts(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
     """Return the sum of two values of `EndpointFacts.as_json`."""
     if before is None:
         return more
@@ -449,6 +450,6 @@ class ResultRow(EntryKeys):
         return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
 
 
-def own_task(row: ResultRow) -> str:
+def task_key(row: ResultRow) -> str:
     """Return the default key of the row's task, which identifies the row's entry or dialogue."""
     return f"{row.language}/{row.category}/{row.group}"

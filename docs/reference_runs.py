@@ -27,7 +27,7 @@ import yaml
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.registry import benchmark_class
-from ace_ray.benchmarks.results import Estimate, ReportedRun
+from ace_ray.benchmarks.results import BenchmarkResult, Estimate
 from ace_ray.storage.object_store import open_store
 
 DOCS = Path(__file__).parent
@@ -116,13 +116,13 @@ def stored_runs() -> dict[str, dict[str, Any]]:
     }
 
 
-def reported(stored: Mapping[str, Any]) -> list[tuple[type[Benchmark], ReportedRun]]:
+def reported(stored: Mapping[str, Any]) -> list[tuple[type[Benchmark], BenchmarkResult]]:
     """The benchmarks of a stored run, as a report sees them."""
     summary = stored["summary"]
     model = Path(summary["model"]["source"]).stem.removesuffix(".Q4_K_M")
     runs = []
     for name, part in summary["benchmarks"].items():
-        run = ReportedRun(model, model, {}, {}, {}, None, part, (), summary["headline"], "")
+        run = BenchmarkResult(model, model, {}, {}, {}, None, part, (), summary["headline"], "")
         runs.append((benchmark_class(name), run))
     return runs
 
@@ -137,7 +137,7 @@ def results() -> str:
     return "\n".join(lines) + "\n"
 
 
-def numbers(benchmark: type[Benchmark], run: ReportedRun) -> str:
+def numbers(benchmark: type[Benchmark], run: BenchmarkResult) -> str:
     """Return the headline numbers, partial ones in italics. Numbers without rows are left out."""
     scores = benchmark.scores(run.summary, benchmark.rule_sets[0])
     return ", ".join(

@@ -24,7 +24,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.config.schema import load_config
 from ace_ray.errors import PromptTooLong
-from ace_ray.models.cpu_environment import all_cores
+from ace_ray.models.cpu_environment import core_binding
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.storage.rows import episode_of
@@ -153,7 +153,7 @@ def bare_calls(scratch: Path, run: Path, chains: Sequence[Any]) -> dict[str, Any
 
 
 async def make_calls(spec: Mapping[str, Any]) -> None:
-    os.environ.update(all_cores())
+    os.environ.update(core_binding())
     from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.sampling_params import RequestOutputKind

@@ -30,7 +30,7 @@ from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.bfcl.gold import gold_text, named_call
+from ace_ray.benchmarks.bfcl.gold import gold_text, keyword_call
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.parsing.literals import render
 from ace_ray.sandbox.replayed_environment import end_processes
@@ -101,7 +101,7 @@ def bfcl_multi_turn(copy: UpstreamPackage) -> Iterator[Check]:
         }
         # Each turn ends with an answer without a call.
         turns = [
-            [*(Answer(f"[{named_call(call, names)}]") for call in turn), Answer("Done.")]
+            [*(Answer(f"[{keyword_call(call, names)}]") for call in turn), Answer("Done.")]
             for turn in entry.gold
         ]
         yield partial(check_multi_turn, entry, turns, "", sources, docs)

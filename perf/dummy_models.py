@@ -23,7 +23,7 @@ TEMPLATE = (
 )
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TOKENS = 16_384
-"""Size of the tokenizer. Models have a larger `Shape.vocabulary`, as Qwen's do."""
+"""Size of the tokenizer. Models have a larger `Layout.vocabulary`, as Qwen's do."""
 SHARD_BYTES = 2 << 30
 SPREAD = 0.02
 """Standard deviation of the weights, as training begins."""

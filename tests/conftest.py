@@ -231,7 +231,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
     def run(*arguments: object) -> Ended:
         monkeypatch.setattr("sys.argv", ["ace-ray", *map(str, arguments)])
-        monkeypatch.setattr("ace_ray.cli.run.supervised", lambda work: work())
+        monkeypatch.setattr("ace_ray.cli.run.run_supervised", lambda work: work())
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main()

@@ -63,7 +63,8 @@ def test_keys_that_had_another_name_when_a_run_was_stored_are_read(tmp_path: Pat
     assert timeouts == (7.0, 8.0, 9.0)
     assert (config.store_token_ids, config.repeat_fraction) == (False, 0.1)
     assert config.max_unscored_fraction == 0.2
-    assert config.early and config.early.reference == "runs/a"
+    assert config.early is not None
+    assert config.early.reference == "runs/a"
     assert config.publish[0].tracker == "wandb"
     with pytest.raises(UserError, match="stall_s"):
         run_config({**TREE, "stall_s": 7.0}, where="mine")
@@ -148,13 +149,13 @@ def test_each_sample_and_sampled_row_has_a_seed(path: str) -> None:
     sampled = sampling.sampling()
     assert sampled.stop == ("\n\n",)
     rows = [(sample, "bench", entry) for sample in range(3) for entry in "abc"]
-    seeds = [sampled.for_row(*row).seed for row in rows]
+    seeds = [sampled.with_row_seed(*row).seed for row in rows]
     assert len(set(seeds)) == 9
     assert all(0 <= seed < 2**31 for seed in seeds)
-    assert seeds == [sampled.for_row(*row).seed for row in rows]
-    assert sampled.for_sample(0).identity()["seeds"] == "by row"
+    assert seeds == [sampled.with_row_seed(*row).seed for row in rows]
+    assert sampled.with_sample_seed(0).identity()["seeds"] == "by row"
     greedy = load_config(path, ["sampling.seed=10", "sampling.temperature=0"]).sampling.sampling()
-    assert [greedy.for_row(*row).seed for row in rows] == [10, 10, 10, 11, 11, 11, 12, 12, 12]
+    assert [greedy.with_row_seed(*row).seed for row in rows] == [10, 10, 10, 11, 11, 11, 12, 12, 12]
     assert "seeds" not in greedy.identity()
 
 

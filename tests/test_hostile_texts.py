@@ -17,9 +17,9 @@ from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.benchmarks.bfcl.check.source_values import java_value, javascript_value
 from ace_ray.benchmarks.bfcl.decode import read
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
-from ace_ray.benchmarks.stabletoolbench.judge.prompts import broken_up, one_line
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import break_marks, one_line
 from ace_ray.types import ToolCall
-from ace_ray.util.sanitizing import cleaned, printed
+from ace_ray.util.sanitizing import sanitize_line, sanitize_text
 from tests.limits import cpu_limit
 from tests.text_readers import FORMS, PIECES, READERS, checks_and_golds
 
@@ -35,8 +35,11 @@ OTHERS: dict[str, Callable[[str], Any]] = {
     "BFCL, Java": lambda text: [java_value(text, kind) for kind in JAVA],
     "BFCL, JavaScript": lambda text: [javascript_value(text, kind) for kind in JAVASCRIPT],
     "BFCL, a tool's call": lambda text: evaluate(f"f({text})", {}, lambda value: value),
-    "shown to a judge": lambda text: (one_line({"a": text}), broken_up(text)),
-    "shown to people": lambda text: (cleaned(text, len(text)), printed(text, len(text))),
+    "shown to a judge": lambda text: (one_line({"a": text}), break_marks(text)),
+    "shown to people": lambda text: (
+        sanitize_text(text, len(text)),
+        sanitize_line(text, len(text)),
+    ),
 }
 
 

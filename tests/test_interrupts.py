@@ -49,7 +49,7 @@ def test_first_signal_is_a_request_and_the_second_one_ends(
         interrupts.drainable = True
         assert not interrupts.is_interrupted
         send(first, lambda: interrupts.is_interrupted)
-        interrupts.settle()
+        interrupts.raise_pending()
         for number in (second, first):
             with pytest.raises(KeyboardInterrupt):
                 send(number)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ace_ray.pipeline.monitoring.tally import Tally
+from ace_ray.pipeline.monitoring.tally import Progress, Tally
 from ace_ray.reports.printed_summary import tell_results
-from ace_ray.rescoring.rejudge import rescore
+from ace_ray.rescoring.rejudge import rejudge_run
 from ace_ray.util import log
 from tests.pipeline.made_run import sound_run
 
@@ -45,7 +45,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 def test_a_json_line_has_fields_and_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
     log.configure("info", "json")
-    with log.printing(Console(force_terminal=True)):
+    with log.use_console(Console(force_terminal=True)):
         with log.common_fields(run_id="r"):
             log.warning(f"a\nb \x1b[31m{SECRET}", done=3, at={"key": [SECRET, float("nan")]})
         log.info("after")
@@ -77,7 +77,7 @@ def test_a_text_line_has_its_traceback_and_no_fields(capsys: pytest.CaptureFixtu
 
 def test_text_lines_go_to_the_console_of_printing(capsys: pytest.CaptureFixture[str]) -> None:
     lines = StringIO()
-    with log.printing(Console(file=lines)):
+    with log.use_console(Console(file=lines)):
         log.info("inside")
     log.info("outside")
     assert (lines.getvalue(), capsys.readouterr().out) == ("inside\n", "outside\n")
@@ -92,7 +92,7 @@ def test_a_level_hides_lower_levels_and_no_result(
     log.info("i")
     log.warning("w")
     log.error("e")
-    log.result("the result")
+    log.print_result("the result")
     try:
         raise ValueError("why")
     except ValueError as error:
@@ -135,8 +135,8 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     tally.add([(0, "b", "en", "scored", {}, 5, 5), (0, "b", "en", "skipped", {}, 0, 0)])
     tally.deaths.append("w1 ended")
     stream = StringIO()
-    with log.printing(Console(file=stream, force_terminal=True)):
-        tally.Progress(4).show(tally)
+    with log.use_console(Console(file=stream, force_terminal=True)):
+        Progress(4).show(tally)
     assert stream.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})
@@ -148,7 +148,7 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_result_of_a_run_is_a_json_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, summary = rescore(str(sound_run(tmp_path / "run")))
+    _, summary = rejudge_run(str(sound_run(tmp_path / "run")))
     capsys.readouterr()
     log.configure(form="json")
     tell_results(summary, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.util.sanitizing import cleaned, one_line, printed, spreadsheet
+from ace_ray.util.sanitizing import one_line, sanitize_line, sanitize_text, spreadsheet
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,15 @@ from ace_ray.util.sanitizing import cleaned, one_line, printed, spreadsheet
     ],
 )
 def test_control_characters_are_removed_or_shown(text: str, clean: str) -> None:
-    assert cleaned(text) == clean
+    assert sanitize_text(text) == clean
 
 
 def test_cleaning_is_bounded_and_linear() -> None:
-    assert len(cleaned("\x1b[" * 1_000_000, 500)) < 6_000
-    assert cleaned("abcdef", 3) == "abc [3 more characters]"
+    assert len(sanitize_text("\x1b[" * 1_000_000, 500)) < 6_000
+    assert sanitize_text("abcdef", 3) == "abc [3 more characters]"
     assert one_line("a\n\n b\t c") == "a b c"
-    assert printed("\x1b[31msk-abcdefghijklmnopqrstuvwxyz\x1b[0m") == "***", "a coloured secret"
+    assert sanitize_line("\x1b[31msk-abcdefghijklmnopqrstuvwxyz\x1b[0m") == "***", (
+        "a coloured secret"
+    )
     cells = [spreadsheet(text) for text in ("=1", "+1", "-1", "@x", "[f()]", "")]
     assert cells == ["'=1", "'+1", "'-1", "'@x", "[f()]", ""]

@@ -18,7 +18,7 @@ from ace_ray.cluster.submit import make_submission
 from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
 from ace_ray.sweep.config import load_sweep
-from ace_ray.util.secrets import is_secret_name, masked, secrets_in, without_key
+from ace_ray.util.secrets import is_secret_name, mask_key, mask_secrets, secrets_in
 
 KEY = "Q7vT-THIS-IS-A-SECRET-0123456789"
 SECRET_NAMES = [
@@ -78,13 +78,13 @@ def test_values_are_found_and_masked() -> None:
         assert [key for key, _ in secrets_in({"a": {"b": text}})] == ["a.b"], text
     for text in [*ADDRESSES, *SHAPES, *ASSIGNMENTS]:
         for around in ("{}", "cannot reach {}: refused", "['{}']"):
-            result = masked(around.format(text))
+            result = mask_secrets(around.format(text))
             assert "THIS" not in result, text
             assert text not in result
         assert KEY not in str(UserError(f"cannot reach {text}", where=text, fix=text))
     for text in NO_SECRETS:
         assert not list(secrets_in({"a": text})), text
-        assert masked(text) == text
+        assert mask_secrets(text) == text
 
 
 @pytest.mark.parametrize(
@@ -170,6 +170,6 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
 def test_a_key_is_masked_in_each_spelling(spell: Callable[[str], str]) -> None:
     key = "very/secret+key\"<&'"
-    assert without_key(f"bad key {spell(key)}, or {key}", key) == "bad key ***, or ***"
-    assert without_key("very/secret+kez", key) == "very/secret+kez"
-    assert without_key("any", None) == "any"
+    assert mask_key(f"bad key {spell(key)}, or {key}", key) == "bad key ***, or ***"
+    assert mask_key("very/secret+kez", key) == "very/secret+kez"
+    assert mask_key("any", None) == "any"

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.storage.object_store import LocalStore, S3Store, Store, Unreachable, open_store
+from ace_ray.storage.object_store import LocalStore, S3Store, Store, UnreachableStore, open_store
 
 
 def paths(store: Store, prefix: str = "") -> list[str]:
@@ -65,10 +65,10 @@ def test_a_store_can_be_pickled_and_reads_columns(store: Store) -> None:
 
 
 def test_a_conditional_put_needs_the_tag_of_the_present_content(store: Store) -> None:
-    assert store.tagged("a") is None
+    assert store.get_tagged("a") is None
     first = store.put_if("a", b"1", None)
     assert first
-    assert store.tagged("a") == (b"1", first)
+    assert store.get_tagged("a") == (b"1", first)
     assert store.put_if("a", b"2", None) is None, "there is an object now"
     assert store.put_if("a", b"2", '"0123456789abcdef0123456789abcdef"') is None
     second = store.put_if("a", b"2", first)
@@ -82,7 +82,7 @@ def test_a_conditional_put_needs_the_tag_of_the_present_content(store: Store) ->
     assert store.get("a") is None
     assert store.put_if("deep/er/a", b"6", None)
     assert paths(store) == ["deep/er/a"]
-    assert store.quick().tagged("deep/er/a") == store.tagged("deep/er/a")
+    assert store.with_short_timeout().get_tagged("deep/er/a") == store.get_tagged("deep/er/a")
 
 
 def test_a_failed_write_keeps_the_old_object(
@@ -150,7 +150,7 @@ def test_errors_of_s3_are_explained_and_outages_may_pass(
 ) -> None:
     body = f"<Error><Code>{code}</Code></Error>".encode()
     with web_server(status, {"Content-Type": "application/xml"}, body) as (address, _):
-        store = S3Store("s3://b/p", address, "us-east-1").quick()
+        store = S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
         asks: tuple[Callable[[], object], ...] = (
             lambda: store.get("a"),
             lambda: store.put_if("a", b"", None),
@@ -159,7 +159,7 @@ def test_errors_of_s3_are_explained_and_outages_may_pass(
             with pytest.raises(UserError, match=part) as caught:
                 ask()
             assert caught.value.fix
-            assert isinstance(caught.value, Unreachable) is passing
+            assert isinstance(caught.value, UnreachableStore) is passing
 
 
 CHECKSUM = "; set AWS_REQUEST_CHECKSUM_CALCULATION=when_required on all nodes"
@@ -183,7 +183,7 @@ def test_an_error_has_the_stores_message_and_only_conditions_are_called_conditio
 ) -> None:
     body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
     with web_server(400, {"Content-Type": "application/xml"}, body) as (address, _):
-        store = S3Store("s3://b/p", address, "us-east-1").quick()
+        store = S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
         with pytest.raises(UserError, match=re.escape(f"({message}); ")) as of_put:
             store.put("a", b"")
         with pytest.raises(UserError, match=re.escape(f"({message}); ")) as of_put_if:
@@ -224,16 +224,16 @@ def test_a_store_without_one_of_the_conditions_is_refused(
 
 
 def test_a_store_that_does_not_answer_may_come_back(s3: Any) -> None:
-    with pytest.raises(Unreachable, match="S3 cannot be reached"):
-        S3Store("s3://b/p", "http://127.0.0.1:9", "us-east-1").quick().get("a")
+    with pytest.raises(UnreachableStore, match="S3 cannot be reached"):
+        S3Store("s3://b/p", "http://127.0.0.1:9", "us-east-1").with_short_timeout().get("a")
     with pytest.raises(UserError) as caught:
-        S3Store("s3://b/p", "not a valid address", "us-east-1").quick().get("a")
-    assert not isinstance(caught.value, Unreachable)
+        S3Store("s3://b/p", "not a valid address", "us-east-1").with_short_timeout().get("a")
+    assert not isinstance(caught.value, UnreachableStore)
     with (
         web_server(502, HTML, b"<html>Bad Gateway") as (address, signatures),
-        pytest.raises(Unreachable, match=r"S3 answered 502 \(Bad Gateway\); "),
+        pytest.raises(UnreachableStore, match=r"S3 answered 502 \(Bad Gateway\); "),
     ):
-        S3Store("s3://b", address, "us-east-1").quick().get("a")
+        S3Store("s3://b", address, "us-east-1").with_short_timeout().get("a")
     assert len(signatures) == 2, "it is retried"
 
 
@@ -251,7 +251,7 @@ def test_an_address_that_is_not_an_s3_service_is_named(
     s3: Any, status: int, headers: dict[str, str], body: bytes
 ) -> None:
     with web_server(status, headers, body) as (address, _):
-        store = S3Store("s3://b/p", address, "us-east-1").quick()
+        store = S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
         for ask in (lambda: store.get("a"), store.list, lambda: store.put("a", b"1")):
             with pytest.raises(UserError) as caught:
                 ask()
@@ -269,7 +269,7 @@ def test_no_signature_follows_a_redirect(s3: Any) -> None:
         away = {"Location": f"{elsewhere}/b/a"}
         for headers in (away, {**away, "x-amz-bucket-region": "eu-west-9"}):
             with web_server(307, headers, body) as (address, signatures):
-                store = S3Store("s3://b", address, "us-east-1").quick()
+                store = S3Store("s3://b", address, "us-east-1").with_short_timeout()
                 with pytest.raises(UserError):
                     store.get("a")
             regions = set(re.findall(r"/(\w+-\w+-\d)/s3/", " ".join(signatures)))

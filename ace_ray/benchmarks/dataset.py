@@ -24,7 +24,7 @@ from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, digest
 from ace_ray.util import log
-from ace_ray.util.local_files import path_of, without_bom
+from ace_ray.util.local_files import path_of, strip_bom
 from ace_ray.util.safe_loading import first_problem
 from ace_ray.util.suggestions import did_you_mean
 
@@ -48,7 +48,7 @@ def locate(
     of a folder. ``check`` checks such a path. ``get_data`` tells in errors how to get data."""
     if name == "mini":
         return mini
-    if import_folder := imported(name, benchmark, get_data):
+    if import_folder := find_import(name, benchmark, get_data):
         return import_folder
     folder = folder_of(name, ["mini", "imported"], get_data)
     check(folder)
@@ -66,7 +66,7 @@ def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
     return folder
 
 
-def imported(name: str, benchmark: str, get_data: str) -> Path | None:
+def find_import(name: str, benchmark: str, get_data: str) -> Path | None:
     """Return the folder of the import ``name``; None if ``name`` does not name an import.
 
     Raises `UserError`: no such import exists, or several exist and ``name`` has no version."""
@@ -86,7 +86,7 @@ def imported(name: str, benchmark: str, get_data: str) -> Path | None:
     raise UserError(problem, where="data", fix=f"write {choices}")
 
 
-def pinned(data: str, folder: Path) -> str:
+def pin_data(data: str, folder: Path) -> str:
     """Convert ``data`` to a name of ``folder`` for any working directory and after more imports."""
     if data.partition(":")[0] == "imported":
         return f"imported:{folder.name}"
@@ -181,13 +181,13 @@ def check_joined(
                 raise UserError(f"id {row_id!r} is not in {other_file}", where=location, fix=fix)
 
 
-class Part(BaseModel):
+class PartialModel(BaseModel):
     """Base class for objects in upstream's files. Unknown keys are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-def shaped(model: type[_Model], tree: Any, location: str | Path, fix: str = "") -> _Model:
+def parse_tree(model: type[_Model], tree: Any, location: str | Path, fix: str = "") -> _Model:
     """Validate ``tree`` as a ``model`` object. Raises `UserError` naming the invalid key."""
     try:
         return model.model_validate(tree)
@@ -212,7 +212,7 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
             problem = f"has {info.st_size:,} bytes, more than the limit of {limit_bytes:,}"
             raise UserError(problem, where=str(path))
         with path.open("rb") as file:
-            return without_bom(file.read(limit_bytes), path)
+            return strip_bom(file.read(limit_bytes), path)
     except OSError as error:
         raise UserError(f"cannot be read ({error.strerror})", where=str(path)) from error
 
@@ -235,7 +235,7 @@ def json_value(raw: bytes, location: str | Path, fix: str = "") -> Any:
     """Parse ``raw``, the content of a file or line, as one JSON value. Raises `UserError`."""
     try:
         # Models emit lone surrogates, and some writers do not escape them.
-        return json.loads(raw.decode("utf-8", "surrogatepass"), object_pairs_hook=_unique)
+        return json.loads(raw.decode("utf-8", "surrogatepass"), object_pairs_hook=_unique_dict)
     except RecursionError:
         problem = "it is nested too deeply"
     except ValueError as error:
@@ -243,7 +243,7 @@ def json_value(raw: bytes, location: str | Path, fix: str = "") -> Any:
     raise UserError(f"is not valid JSON ({problem})", where=str(location), fix=fix)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build an object. Raises `ValueError` if a key appears twice, since a value would be lost."""
     members = dict(pairs)
     if len(members) != len(pairs):
@@ -264,7 +264,7 @@ def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tup
     for number, line in enumerate(lines, start=1):
         location, fix = f"{path}:{number}", "write one JSON object per line"
         # Concatenated files can have a byte order mark in the middle.
-        line = without_bom(line, location)
+        line = strip_bom(line, location)
         if not line.strip():
             blank = blank or location
             continue
@@ -276,7 +276,7 @@ def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tup
         yield location, row
 
 
-def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
+def parse_python(root: Path, relative: str, fix: str = "") -> ast.Module:
     """Parse the Python source ``root/relative``. Raises `UserError`."""
     raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
     try:

@@ -1,7 +1,7 @@
 """Find reasons, other than wrong answers, for low scores in the rows of a run.
 
 If a model writes calls in a format that the run's tool parser does not read, every answer is wrong.
-So `second_reading` searches the answers in which the run found no call, with the readers of
+So `second_reader` searches the answers in which the run found no call, with the readers of
 `ace_ray.parsing.formats`. Calls that these readers find do not change verdicts.
 
 `Diagnosis` counts three kinds of rows of one benchmark: rows with unread calls, rows whose answer
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.statistics import percent
-from ace_ray.parsing.formats import READERS, known_calls
+from ace_ray.parsing.formats import READERS, parse_known_formats
 from ace_ray.types import CHECKED, Entry, Episode, ResultRow
 
 # The texts that may contain a call (`texts_of`), for each answer in which no call was found.
@@ -27,12 +27,12 @@ Answers = Sequence[Sequence[str]]
 _END_OF_REASONING = "</think>"
 
 
-def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> str | None:
+def second_reader(benchmark: Any, entry: Entry, episode: Episode) -> str | None:
     """Search an episode for calls, in known formats, that the run did not read.
 
-    The answers to search come from `Benchmark.unread`. If they contain no calls, reasoning that
-    never ended is searched. Return the reader that finds calls in most answers, or None."""
-    answers = benchmark.unread(entry, episode)
+    The answers to search come from `Benchmark.parse_failures`. If they contain no calls, reasoning
+    that never ended is searched. Return the reader that finds calls in most answers, or None."""
+    answers = benchmark.parse_failures(entry, episode)
     readers = _readers(answers)
     if answers and not readers and episode.reasoning_truncated:
         readers = _readers([[episode.reasoning]])
@@ -41,7 +41,7 @@ def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> str | None
 
 def _readers(answers: Answers) -> list[str]:
     """Return, for each answer in which a reader finds calls, the name of the first such reader."""
-    parsed = (next(filter(None, map(known_calls, texts)), None) for texts in answers)
+    parsed = (next(filter(None, map(parse_known_formats, texts)), None) for texts in answers)
     return [calls.reader for calls in parsed if calls is not None]
 
 
@@ -134,7 +134,7 @@ class Diagnosis:
         kinds = ("unread_calls", "cut_by_length", "reasoning_never_ended")
         self._kinds = {kind: _Tally() for kind in kinds}
 
-    def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
+    def add_rows(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         """Count and yield each of ``rows``."""
         for row in rows:
             self.add(row)
@@ -165,7 +165,7 @@ class Diagnosis:
         findings = []
         for kind, tally in self._kinds.items():
             are_many = _are_many(tally.rows, every.rows, MIN_SHARE)
-            categories = {} if are_many else self._of_categories(tally)
+            categories = {} if are_many else self._frequent_categories(tally)
             if not categories and not are_many:
                 continue
             other_rows = every.judged - tally.judged
@@ -187,7 +187,7 @@ class Diagnosis:
             findings.append({**finding, "text": _text(finding, self._tool_parser)})
         return findings
 
-    def _of_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:
+    def _frequent_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:
         """Return the categories in which the rows of ``tally`` reach the minimum share, most rows
         first."""
         return {

@@ -36,7 +36,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Unscored:
+class UnscoredOutput:
     """An output without a verdict, and the reason. ``location`` is that in the input.
     ``entry`` is None if no row can be stored for the output."""
 
@@ -77,7 +77,7 @@ class Entries:
         self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
 
     @classmethod
-    def among(cls, entries: Iterable[Entry]) -> Entries:
+    def from_entries(cls, entries: Iterable[Entry]) -> Entries:
         """Return an `Entries` with exactly these entries."""
         groups: dict[tuple[str, str], list[Entry]] = {}
         for entry in entries:
@@ -88,7 +88,7 @@ class Entries:
             categories=list(dict.fromkeys(category for _, category in groups)),
         )
 
-    def of(self, language: str, category: str) -> Mapping[str, Entry]:
+    def entries_of(self, language: str, category: str) -> Mapping[str, Entry]:
         """Return a category's entries by id. Raises `UserError`: the data lacks the category."""
         key = (language, category)
         if key not in self._loaded:
@@ -97,7 +97,7 @@ class Entries:
 
     def get(self, language: str, category: str, entry_id: str) -> Entry | None:
         """Return the entry with this id, or None. Entries of ``load_others`` are found, too."""
-        entries = self.of(language, category)
+        entries = self.entries_of(language, category)
         if entry_id not in entries:
             for entry in self._load_others(language, category):
                 if entry.id == entry_id:
@@ -118,10 +118,14 @@ class Entries:
             require_known("category", category, self.categories, location)
         languages = [language] if language else self.languages
         groups = list(product(languages, [category] if category else self._searched))
-        entries = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
+        entries = [
+            self.entries_of(*group)[entry_id]
+            for group in groups
+            if entry_id in self.entries_of(*group)
+        ]
         if not entries:
             kind = f"id of {language}/{category}" if language and category else "id"
-            ids = {name: None for group in groups for name in self.of(*group)}
+            ids = {name: None for group in groups for name in self.entries_of(*group)}
             require_known(kind, entry_id, ids, location)
         if len(entries) > 1:
             key = "language" if len({entry.language for entry in entries}) > 1 else "category"
@@ -130,7 +134,7 @@ class Entries:
             raise UserError(problem, where=location)
         return entries[0]
 
-    def answered_by(self, row: Row, location: str) -> Entry:
+    def entry_of(self, row: Row, location: str) -> Entry:
         """Return the entry of ``row``, by its keys ``id``, ``language`` and ``category``."""
         keys = {key: text_of(row, key, location) for key in ("language", "category") if key in row}
         return self.find(text_of(row, "id", location), location, **keys)
@@ -150,7 +154,7 @@ def read_json_lines(
     by default `episode_of_text`. Raises `UserError` naming file and line."""
     to_episode = episode or episode_of_text
     for location, row in read_rows(path):
-        entry = entries.answered_by(row, location)
+        entry = entries.entry_of(row, location)
         yield location, Output(entry, sample_of(row, location), to_episode(entry, row, location))
 
 
@@ -168,7 +172,7 @@ def single_answer(text: str) -> Episode:
     return Episode(messages=[answer], output=text, model_calls=1)
 
 
-def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
+def unique_outputs(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
     """Yield the outputs of ``placed``, which must differ in their entry or their sample.
 
     Raises `UserError` if an output repeats both, or if there are no outputs."""

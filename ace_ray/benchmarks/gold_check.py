@@ -64,12 +64,12 @@ def check_gold(benchmark: Any) -> bool:
             f"{copy} " + ", ".join(f"{count[f'{copy} {r}']} {r}" for r in benchmark.rule_sets)
             for copy in ("gold", "wrong copies")
         ]
-        log.result(f"{category}: {count['answers']} answers, valid: {'; '.join(valid)}")
+        log.print_result(f"{category}: {count['answers']} answers, valid: {'; '.join(valid)}")
     if allowed:
-        log.result(f"not valid, as expected: {', '.join(allowed)}")
+        log.print_result(f"not valid, as expected: {', '.join(allowed)}")
     for line in surprises[:_SHOWN]:
-        log.result(line)
+        log.print_result(line)
     total = sum(count["answers"] for count in counts.values())
     counted = f"{total} gold answers and {total} wrong copies"
-    log.result(f"{counted}: {len(surprises)} unexpected verdicts")
+    log.print_result(f"{counted}: {len(surprises)} unexpected verdicts")
     return not surprises

@@ -8,9 +8,9 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.results import Score
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.types import ResultRow, Verdict
-from ace_ray.util.sanitizing import few
+from ace_ray.util.sanitizing import join_names
 
 # Error class of a row without a verdict, since an earlier answer was read differently.
 DIVERGED = "Diverged"
@@ -29,12 +29,12 @@ def scores_of(
     if counts["status"].get("scored") and counts["status"].get("not_judged", 0) > allowed:
         headline = False
 
-    def limited(score: Score) -> Score:
+    def adjust(score: Score) -> Score:
         mean = score.estimate if headline else None
         return replace(score, estimate=mean and replace(mean, partial=partial or mean.partial))
 
-    with own_code(benchmark, "scores"):
-        return {r: list(map(limited, benchmark.scores(summary, r))) for r in benchmark.rule_sets}
+    with user_code(benchmark, "scores"):
+        return {r: list(map(adjust, benchmark.scores(summary, r))) for r in benchmark.rule_sets}
 
 
 def headline_score(
@@ -78,5 +78,7 @@ def partial_notes(scores: Sequence[Score]) -> list[str]:
         if s.estimate is not None and s.estimate.partial and not names.issuperset(s.missing):
             names.update(s.missing)
             covers = f"covers {s.of - len(s.missing)} of {s.of} categories"
-            notes.append(f"{title} {covers if s.of else 'is partial'}, not run: {few(s.missing)}")
+            notes.append(
+                f"{title} {covers if s.of else 'is partial'}, not run: {join_names(s.missing)}"
+            )
     return notes

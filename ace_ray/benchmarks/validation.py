@@ -17,11 +17,11 @@ from typing import Any
 
 from ace_ray.errors import UserError, first_line
 from ace_ray.types import SCORE, Entry, Episode, Verdict, canonical_json
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 
 @contextmanager
-def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
+def user_code(benchmark: type[Any], member: str) -> Iterator[None]:
     """Convert an exception in the benchmark's code to a `UserError` that names file and line.
 
     ``member`` names the code in the error. Exceptions in ace_ray's benchmarks are not converted."""
@@ -43,7 +43,7 @@ def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
         ) from error
 
 
-def completed(name: str, raw_entries: Iterable[Entry]) -> list[Entry]:
+def fill_entries(name: str, raw_entries: Iterable[Entry]) -> list[Entry]:
     """Return the entries of the benchmark ``name``; empty optional fields are filled in.
 
     Raises `UserError`: two entries share an id, or an entry is not valid JSON data."""
@@ -60,7 +60,11 @@ def completed(name: str, raw_entries: Iterable[Entry]) -> list[Entry]:
         entry = replace(entry, benchmark=name, category=category, group=group)
         for key in ("id", "category", "language", "group"):
             text = getattr(entry, key)
-            if not isinstance(text, str) or well_formed(text) != text or (key == "id" and not text):
+            if (
+                not isinstance(text, str)
+                or replace_surrogates(text) != text
+                or (key == "id" and not text)
+            ):
                 problem = f"its {key} is {text!a:.80}, not a valid string"
                 fix = f"set {key} to a string of valid Unicode; an id must not be empty"
                 raise UserError(problem, where=location, fix=fix)
@@ -95,7 +99,7 @@ def check_opening(messages: Any, tools: Any, location: str) -> None:
     if not _are_mappings(messages) or not messages or not all("role" in m for m in messages):
         fix = 'return a string, or messages such as {"role": "user", "content": ...}'
         raise UserError("its prompt is not a list of messages", where=location, fix=fix)
-    if tools is not None and not (_are_mappings(tools) and all(_names(tool) for tool in tools)):
+    if tools is not None and not (_are_mappings(tools) and all(_has_name(tool) for tool in tools)):
         fix = 'return None, or tools such as {"type": "function", "function": {"name": ...}}'
         raise UserError("its tools are not a list of tools in OpenAI's form", location, fix)
     try:
@@ -110,7 +114,7 @@ def _are_mappings(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value)
 
 
-def _names(tool: Mapping[str, Any]) -> bool:
+def _has_name(tool: Mapping[str, Any]) -> bool:
     function = tool.get("function")
     return isinstance(function, Mapping) and isinstance(function.get("name"), str)
 

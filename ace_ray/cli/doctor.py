@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.registry import installed
-from ace_ray.cluster.connection import connect, connecting
-from ace_ray.cluster.resources import Nodes, fit, largest, nodes
+from ace_ray.benchmarks.registry import list_classes
+from ace_ray.cluster.connection import connect, connect_early
+from ace_ray.cluster.resources import Nodes, fit, max_node_gpus, nodes
 from ace_ray.config.schema import ENDPOINT, SHIPPED, RunConfig, shipped_configs
 from ace_ray.errors import RowError, UserError
 from ace_ray.integrations.trackers import check_publishers
@@ -48,7 +48,7 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         topic = "plan"
         check_publishers(config.publish)
         plan = plan_run(config)
-        yield from _planned(plan)
+        yield from _describe_plan(plan)
         topic = "cluster"
         yield _cluster(plan)
         topic = "prompts"
@@ -67,13 +67,13 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         yield Line(topic, str(error), problem=True)
 
 
-def planned(config: RunConfig) -> Iterator[Line]:
+def plan_lines(config: RunConfig) -> Iterator[Line]:
     """Yield lines about what `evaluate` would do, without starting or writing anything.
 
     Raises `UserError` if the run cannot be started with this config."""
     check_publishers(config.publish)
     plan = plan_run(config)
-    yield from _planned(plan)
+    yield from _describe_plan(plan)
     yield _cluster(plan)
     for name in plan.benchmarks:
         counts = Counter(e.category or name for e in plan.entries if e.benchmark == name)
@@ -89,7 +89,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
     yield Line("results", plan.uri)
 
 
-def _planned(plan: Plan) -> Iterator[Line]:
+def _describe_plan(plan: Plan) -> Iterator[Line]:
     """Yield lines about the model, its format, the data and the number of rows."""
     model = plan.model
     text = f"{model.kind} {model.name} at {model.revision[:19]}"
@@ -136,12 +136,12 @@ def _cluster(plan: Plan) -> Line:
         len(plan.rows),
         nodes,
         interactive=bool(plan.rows.interactive.any()),
-        servers=demand(plan.bindings, on_gpu=largest(nodes) > 0),
+        servers=demand(plan.bindings, on_gpu=max_node_gpus(nodes) > 0),
     )
     machines = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
     text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {machines}"
     text += ", each engine on several nodes" * need.spread
-    text += f"; up to {need.limit} worker(s) as nodes join" if need.elastic else ""
+    text += f"; up to {need.limit} worker(s) as nodes join" if need.is_elastic else ""
     return Line("cluster", text)
 
 
@@ -150,7 +150,7 @@ def _nodes() -> Nodes:
     machine as the only node. Raises `UserError` if the cluster cannot be joined."""
     if os.environ.get("RAY_ADDRESS", "local") == "local":
         return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}]
-    with connecting():
+    with connect_early():
         connect()
         return nodes()
 
@@ -175,7 +175,7 @@ def _gpu_count() -> int:
     return sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
 
 
-def listed(kind: str) -> dict[str, Any]:
+def list_kind(kind: str) -> dict[str, Any]:
     """Return what ``ace-ray list KIND`` shows, as JSON. ``kind`` is ``benchmarks``, ``categories``,
     ``configs`` or ``parsers``. For parsers, raises `UserError` if vLLM is not installed."""
     if kind == "configs":
@@ -184,7 +184,7 @@ def listed(kind: str) -> dict[str, Any]:
         return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
     if kind == "parsers":
         return {kind: sorted(parser_names(kind)) for kind in ("reasoning", "tool")}
-    classes = dict(installed())
+    classes = dict(list_classes())
     if kind == "categories":
         return {
             name: {
@@ -194,10 +194,10 @@ def listed(kind: str) -> dict[str, Any]:
             for name, cls in classes.items()
             if cls.choices
         }
-    return {name: _described(cls) for name, cls in classes.items()}
+    return {name: _benchmark_facts(cls) for name, cls in classes.items()}
 
 
-def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
+def _benchmark_facts(benchmark: type[Benchmark]) -> dict[str, Any]:
     members = {category for group in benchmark.groups.values() for category in group}
     chosen = next(iter(benchmark.choices.values()), dict.fromkeys(members, ()))
     categories = [category for category in chosen if not chosen[category]]
@@ -205,7 +205,7 @@ def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
 
 
 def listed_lines(kind: str, listing: Mapping[str, Any]) -> list[str]:
-    """Return ``listing``, the result of `listed` for ``kind``, as lines of text."""
+    """Return ``listing``, the result of `list_kind` for ``kind``, as lines of text."""
     if kind == "configs":
         return [f"{name:22} {purpose}" for name, purpose in listing.items()]
     if kind == "parsers":

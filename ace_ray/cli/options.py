@@ -10,7 +10,7 @@ import click
 
 import ace_ray
 from ace_ray.util import log
-from ace_ray.util.sanitizing import printed
+from ace_ray.util.sanitizing import sanitize_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,10 +65,10 @@ def cli() -> None:
 
 def echo_result(line: str) -> None:
     """Print a result, without control characters and secrets."""
-    click.echo(printed(line))
+    click.echo(sanitize_line(line))
 
 
-def many(option: str, *names: str, metavar: str, text: str) -> Callable[[F], F]:
+def multi_option(option: str, *names: str, metavar: str, text: str) -> Callable[[F], F]:
     """Return an option that may be repeated."""
     text = f"{text} May be repeated."
     return click.option(option, *names, multiple=True, metavar=metavar, help=text)
@@ -77,7 +77,7 @@ def many(option: str, *names: str, metavar: str, text: str) -> Callable[[F], F]:
 MODEL = click.option(
     "--model", metavar="SOURCE", help="Model to evaluate, in place of the config's model.source."
 )
-BENCHMARKS = many(
+BENCHMARKS = multi_option(
     "--benchmark",
     "benchmarks",
     metavar="NAME",
@@ -88,14 +88,14 @@ LIMIT = click.option(
     type=click.IntRange(min=1),
     help="Evaluate at most N entries, taken from every category in turn.",
 )
-IDS = many(
+IDS = multi_option(
     "--id",
     "ids",
     metavar="ID",
     text="Evaluate only this entry: ID, CATEGORY/ID or LANGUAGE/CATEGORY/ID.",
 )
 FULL = click.option("--full", is_flag=True, help="Print the tables of all categories too.")
-OVERRIDES = many(
+OVERRIDES = multi_option(
     "--set", "overrides", metavar="A.B=C", text="Override a config key (the value is YAML)."
 )
 OUTPUT = click.option(
@@ -103,14 +103,14 @@ OUTPUT = click.option(
 )
 
 
-def asking(command: Any) -> Any:
+def add_run_options(command: Any) -> Any:
     """Add to ``command`` the argument and the options that describe a run."""
     for option in (IDS, LIMIT, OVERRIDES, OUTPUT, BENCHMARKS, MODEL):
         command = option(command)
     return click.argument("config", required=False)(command)
 
 
-def placed(command: Any) -> Any:
+def add_store_options(command: Any) -> Any:
     """Add S3 options to ``command``, which receives both combined as ``opens`` (see `opener`)."""
 
     @click.option(
@@ -120,18 +120,18 @@ def placed(command: Any) -> Any:
     )
     @click.option("--region", help="S3 region. Default: from the environment.")
     @wraps(command)
-    def placed(endpoint_url: str | None, region: str | None, **options: Any) -> Any:
+    def call_with_store(endpoint_url: str | None, region: str | None, **options: Any) -> Any:
         return command(opens=opener(endpoint_url, region), **options)
 
-    return placed
+    return call_with_store
 
 
 def opener(endpoint_url: str | None, region: str | None) -> Any:
     """Return a function that opens a URI as a store; for S3 at this endpoint and region."""
-    from ace_ray.config.schema import StoreConfig, refuse_secrets, validated
+    from ace_ray.config.schema import StoreConfig, refuse_secrets, validate_tree
     from ace_ray.storage.object_store import open_store
 
     settings = {"endpoint_url": endpoint_url, "region": region}
     refuse_secrets(settings, "a command line is visible to other users and in logs")
-    store_config = validated(StoreConfig, settings, where="command line")
+    store_config = validate_tree(StoreConfig, settings, where="command line")
     return partial(open_store, endpoint_url=store_config.endpoint_url, region=store_config.region)

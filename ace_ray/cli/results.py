@@ -11,14 +11,14 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ace_ray.cli.options import FULL, cli, echo_result, many, placed
+from ace_ray.cli.options import FULL, add_store_options, cli, echo_result, multi_option
 from ace_ray.errors import UserError
 from ace_ray.util import log
 
 
 @cli.command()
 @click.argument("path")
-@many(
+@multi_option(
     "--benchmark",
     "benchmarks",
     metavar="NAME|FILE.py:CLASS",
@@ -35,7 +35,7 @@ from ace_ray.util import log
     help="Judge of answers that no judge saw: a config's section with endpoint and sampling.",
 )
 @FULL
-@placed
+@add_store_options
 def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) -> None:
     """Score a stored run again, or score external outputs, without an engine.
 
@@ -84,7 +84,7 @@ def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) ->
     help="Maximum rows to show (0 = all; default 20, or all with --json).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print whole rows as JSON, one per line.")
-@placed
+@add_store_options
 def show(
     run: str, changed: str | None, limit: int | None, as_json: bool, opens: Any, **filters: Any
 ) -> None:
@@ -113,7 +113,7 @@ def show(
     type=click.IntRange(0, 65535),
     help="Port on this machine (0 = any free port). Default: 8642, or the next free one.",
 )
-@placed
+@add_store_options
 def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     """Browse runs (folders or s3:// URIs) in a browser, also while they are running.
 
@@ -143,12 +143,12 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     help="Folder or s3:// prefix. Default: export/inspect, export/lm-eval or export/hf in the run.",
 )
 @click.option("--dataset", help="Hub id of the benchmark's dataset, required with --to hf.")
-@placed
+@add_store_options
 def export(run: str, form: str, output: str | None, dataset: str | None, opens: Any) -> None:
     """Export a run (folder or s3:// URI) to the file formats of other tools."""
     from ace_ray.integrations.inspect_log import export_inspect
     from ace_ray.integrations.result_files import export_hub, export_lm_eval
-    from ace_ray.reports.runs import Run
+    from ace_ray.reports.runs import ScoredRun
 
     if form == "hf" and dataset is None:
         raise UserError(
@@ -159,7 +159,7 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
     if form != "hf" and dataset is not None:
         raise UserError("applies to --to hf only", where="--dataset", fix="leave it out")
     store = opens(run)
-    stored = Run(store)
+    stored = ScoredRun(store)
     target = opens(output) if output else store.child(f"export/{form}")
     target.check_writable()
     hub = partial(export_hub, dataset=str(dataset))
@@ -171,8 +171,10 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
 @cli.command()
 @click.argument("run", metavar="RUN|SWEEP")
 @click.option("--to", required=True, help="Tracker: tensorboard, trackio, wandb or mlflow.")
-@many("--option", "options", metavar="KEY=VALUE", text="Option of the tracker (the value is YAML).")
-@placed
+@multi_option(
+    "--option", "options", metavar="KEY=VALUE", text="Option of the tracker (the value is YAML)."
+)
+@add_store_options
 def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each only once."""
     from ace_ray.integrations.publisher import options_of
@@ -187,7 +189,7 @@ def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
 @click.option("--against", metavar="RUN", help="Baseline run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--junit", metavar="FILE", help="Also write the checks as JUnit XML.")
-@placed
+@add_store_options
 def gate(
     policy: str, run: str, against: str | None, as_json: bool, junit: str | None, opens: Any
 ) -> None:
@@ -221,29 +223,29 @@ def gate(
 @click.option("--plugin", "plugins", multiple=True, metavar="FILE", help="File with parsers.")
 @click.option("--python", metavar="PATH", help="Python of another environment with vLLM.")
 @click.option("--tokenizer", metavar="MODEL", help="Model of the run, or a folder with its files.")
-@many(
+@multi_option(
     "--benchmark",
     "benchmarks",
     metavar="FILE.py:CLASS",
     text="Benchmark of the run whose local code may run.",
 )
 @click.option("--output", metavar="URI", help="Folder of the new run. Default: beside the run.")
-@placed
+@add_store_options
 def reread(run: str, opens: Any, **options: Any) -> None:
     """Read a run's stored answers again with another parser or another vLLM, without an engine.
 
     Writes a run (reread-...) for report, compare, show and view. Answers that are read differently
     are checked again. A row has no verdict if its episode would have continued differently.
     """
-    from ace_ray.reports.explain import print_reread
-    from ace_ray.rescoring.reparse import reread as read_again
+    from ace_ray.reports.explain import print_reparse
+    from ace_ray.rescoring.reparse import reparse_run as read_again
 
-    print_reread(read_again(run, opens=opens, **options), opens, Console())
+    print_reparse(read_again(run, opens=opens, **options), opens, Console())
 
 
 @cli.command()
 @click.argument("run")
-@placed
+@add_store_options
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into a few large ones."""
     from ace_ray.rescoring.rejudge import compact_run
@@ -270,7 +272,7 @@ def compact(run: str, opens: Any) -> None:
     show_default=True,
     help="Number of wrong answers to show in report.html per run, language and category.",
 )
-@placed
+@add_store_options
 def report(runs: tuple[str, ...], **options: Any) -> None:
     """Write report.html, CSV and SVG files for runs or a sweep (folders or s3:// URIs)."""
     from ace_ray.reports.report import make_report
@@ -299,7 +301,7 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     help="Run that all others are compared with. Default: RUN_A; for checkpoints, the "
     "previous step.",
 )
-@many(
+@multi_option(
     "--group",
     "groups",
     metavar="TEXT",
@@ -316,14 +318,14 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     is_flag=True,
     help="Show the first cause of each differing row; implies --allow-different.",
 )
-@many(
+@multi_option(
     "--tokenizer",
     "tokenizers",
     metavar="MODEL",
     text="Model of a run, or a folder with its files, to number the first differing token of "
     "prompts with --explain.",
 )
-@placed
+@add_store_options
 def compare(
     runs: tuple[str, ...],
     flips: bool,

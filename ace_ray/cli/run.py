@@ -15,11 +15,20 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking, cli, many
+from ace_ray.cli.options import (
+    FULL,
+    IDS,
+    LIMIT,
+    OUTPUT,
+    OVERRIDES,
+    add_run_options,
+    cli,
+    multi_option,
+)
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.util import log
-from ace_ray.util.signals import supervised
+from ace_ray.util.signals import run_supervised
 
 
 def _values(options: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +59,7 @@ def _overrides(
 
 
 @cli.command()
-@asking
+@add_run_options
 @click.option(
     "--resume/--fresh",
     default=True,
@@ -89,12 +98,12 @@ def run_evaluate(
     all_overrides += ("early.stop=false",) * complete
     values = _values({"benchmarks": benchmarks, **options})
     if only_plan:
-        from ace_ray.cli.doctor import planned
+        from ace_ray.cli.doctor import plan_lines
         from ace_ray.config.schema import load_config
 
-        return _print_checks(planned(load_config(config, all_overrides, values)), ("", ""))
+        return _print_checks(plan_lines(load_config(config, all_overrides, values)), ("", ""))
     work = partial(_evaluate, config, all_overrides, values, resume, full)
-    return supervised(work) if own_process else work()
+    return run_supervised(work) if own_process else work()
 
 
 def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
@@ -107,7 +116,7 @@ def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
             line.text if log.is_json() else f"{verdicts[line.problem]}{line.topic:10} {line.text}"
         )
         level = "error" if line.problem else "info"
-        log.result(text, level=level, event="check", topic=line.topic)
+        log.print_result(text, level=level, event="check", topic=line.topic)
     return 2 if failed else 0
 
 
@@ -151,13 +160,13 @@ def _tell_incomplete(remaining_work: str) -> None:
 
 def _time_left(summary: Mapping[str, Any]) -> str:
     """Return how long the missing rows would take at the speed of this command; "" if unknown."""
-    from ace_ray.pipeline.end_time import about
+    from ace_ray.pipeline.end_time import format_time
 
     rows = summary["timing"].get("rows_evaluated")
     if not rows or not summary["missing"]:
         return ""
     seconds = summary["missing"] * summary["timing"]["generation_wall_s"] / rows
-    return f" ({about(seconds)} at this speed)"
+    return f" ({format_time(seconds)} at this speed)"
 
 
 @cli.command()
@@ -166,7 +175,7 @@ def _time_left(summary: Mapping[str, Any]) -> str:
 @OVERRIDES
 @LIMIT
 @IDS
-@many(
+@multi_option(
     "--complete",
     metavar="LABEL",
     text="Evaluate all rows of the run LABEL; ignore early stopping. all: of every run.",
@@ -187,11 +196,11 @@ def run_sweep(
 ) -> int:
     """Run ``ace-ray sweep`` and return the exit code."""
     began = time.monotonic()  # before imports, which take seconds
-    from ace_ray.integrations.publisher import run_published
+    from ace_ray.integrations.publisher import run_and_publish
     from ace_ray.integrations.trackers import check_publishers
     from ace_ray.reports.report import make_report
     from ace_ray.sweep.config import load_sweep
-    from ace_ray.sweep.show import left_line, print_plan, tell_ledger
+    from ace_ray.sweep.show import print_plan, remaining_line, tell_ledger
     from ace_ray.sweep.sweep import Sweep
 
     console = Console()
@@ -201,7 +210,7 @@ def run_sweep(
     if only_plan:
         print_plan(sweep, console)
         return 0
-    code = run_published(sweep)
+    code = run_and_publish(sweep)
     tell_ledger(sweep, code)
     if not sweep.has_time:
         log.warning(f"no time is left for a report; make it with: ace-ray report {sweep.uri}")
@@ -213,12 +222,12 @@ def run_sweep(
         except UserError as error:
             log.warning(f"report not written: {error}")  # the runs are complete without it
     if code == INCOMPLETE:
-        _tell_incomplete(left_line(sweep))
+        _tell_incomplete(remaining_line(sweep))
     return code
 
 
 @cli.command()
-@asking
+@add_run_options
 def doctor(
     config: str | None,
     model: str | None,
@@ -259,14 +268,14 @@ def list_kinds(kind: str, as_json: bool) -> None:
 
     "sql" prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
     """
-    from ace_ray.cli.doctor import listed, listed_lines
+    from ace_ray.cli.doctor import list_kind, listed_lines
 
     if kind == "sql":
         click.echo(
             files("ace_ray.viewer").joinpath("rows.sql").read_text(encoding="utf-8"), nl=False
         )
         return
-    listing = listed(kind)
+    listing = list_kind(kind)
     for line in [json.dumps(listing, indent=2)] if as_json else listed_lines(kind, listing):
         click.echo(line)
 

@@ -45,17 +45,17 @@ def set_environment() -> None:
 _is_own = False
 
 
-def is_own() -> bool:
+def has_own_ray() -> bool:
     """Return whether this process started the Ray that it is connected to."""
     return _is_own
 
 
-# Result of the thread that connects; None if there is no such thread (`connecting`).
+# Result of the thread that connects; None if there is no such thread (`connect_early`).
 _connecting: Future[None] | None = None
 
 
 @contextmanager
-def connecting() -> Iterator[None]:
+def connect_early() -> Iterator[None]:
     """Connect to Ray in a thread, and disconnect when the context ends. `connect` waits for the
     thread and raises the thread's error.
 
@@ -128,12 +128,12 @@ def _connect() -> None:
     variables = {} if _JOB in os.environ else log.environment()
     try:
         # Without an address Ray finds the running cluster and its token.
-        ray.init(None, runtime_env={"env_vars": variables} if variables else None, **_quiet())
+        ray.init(None, runtime_env={"env_vars": variables} if variables else None, **_options())
     except Exception as error:
         reason = " ".join(str(error).split())[:600] or type(error).__name__
         fix = "check RAY_ADDRESS"
         if not _env_address():
-            fix = f"set RAY_ADDRESS=local to start a local Ray (the address is from {_note()})"
+            fix = f"set RAY_ADDRESS=local to start a local Ray (the address is from {_note_path()})"
         if not reason.startswith("Version mismatch"):
             # Without the token, Ray's error is only "failed to connect".
             fix += (
@@ -143,13 +143,13 @@ def _connect() -> None:
         raise UserError(f"cannot join Ray: {reason}", where=f"Ray at {address}", fix=fix) from error
 
 
-def _quiet() -> dict[str, Any]:
+def _options() -> dict[str, Any]:
     return {
         # The dashboard would double the start-up time of a local Ray.
         "include_dashboard": False,
         # At level debug show the output of actors, including vLLM's. Not with a JSON log, because
         # Ray puts a name before each line.
-        "log_to_driver": log.is_shown(logging.DEBUG) and not log.is_json(),
+        "log_to_driver": log.is_enabled(logging.DEBUG) and not log.is_json(),
         "logging_level": logging.ERROR,
     }
 
@@ -165,8 +165,8 @@ def _start_local() -> None:
     os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
     for attempt in range(1, LOCAL_STARTS + 1):
         try:
-            with lean_node(shows_output=_quiet()["log_to_driver"]):
-                ray.init("local", **_quiet())
+            with lean_node(shows_output=_options()["log_to_driver"]):
+                ray.init("local", **_options())
             return
         except Exception as error:
             ray.shutdown()
@@ -195,7 +195,7 @@ def running_cluster() -> str:
         return address
     if os.environ.get("RAY_ADDRESS") == "local":
         return "local"
-    note = _note()
+    note = _note_path()
     try:
         # Ignore the Ray of another user, whose sockets this user may not open.
         is_mine = note.stat().st_uid == os.geteuid()
@@ -211,7 +211,7 @@ def _env_address() -> str:
     return "" if address in ("auto", "local") else address
 
 
-def _note() -> Path:
+def _note_path() -> Path:
     """Return the path of the file in which `ray start` stores the address of its head node."""
     return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
 

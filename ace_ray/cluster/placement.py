@@ -24,7 +24,7 @@ LOOK_S = 5.0
 
 
 @contextmanager
-def reserved(
+def reserve(
     need: Resources, config: RunConfig, stopping: Callable[[], bool]
 ) -> Iterator[Callable[[], dict[str, Any]] | None]:
     """Reserve a placement group for each engine until the context ends, if engines span nodes.
@@ -41,7 +41,7 @@ def reserved(
     groups = [placement_group(bundles(need), strategy="PACK") for _ in range(need.workers)]
     try:
         _wait(groups, need, config.start_timeout_s, stopping)
-        log.info(f"reserved for each engine: {', '.join(map(_described, groups))}")
+        log.info(f"reserved for each engine: {', '.join(map(_describe, groups))}")
         group_cycle = cycle(groups)
         yield lambda: {
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
@@ -62,7 +62,7 @@ def bundles(need: Resources) -> list[dict[str, float]]:
     return [{"CPU": need.worker_cpus, "GPU": 1.0}, *gpu_bundles]
 
 
-def materialized(ref: ModelRef) -> Path:
+def fetch_on_nodes(ref: ModelRef) -> Path:
     """Fetch the model on every node of this process's engine, and return the model's folder.
 
     Raises `UserError` if a node cannot fetch the model, or the folder differs between nodes."""
@@ -89,10 +89,10 @@ def materialized(ref: ModelRef) -> Path:
     return folder
 
 
-def placed() -> dict[str, str]:
+def place_facts() -> dict[str, str]:
     """Return ``{"placement": text}`` for this process's engine; {} if it has no placement group."""
     group = _group()
-    return {"placement": _described(group)} if group else {}
+    return {"placement": _describe(group)} if group else {}
 
 
 def _group() -> Any:
@@ -121,7 +121,7 @@ def _wait(
             )
 
 
-def _described(group: Any) -> str:
+def _describe(group: Any) -> str:
     return f"{len(group.bundle_specs)} GPUs on {len(_nodes(group))} node(s)"
 
 

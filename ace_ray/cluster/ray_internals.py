@@ -32,7 +32,7 @@ from ray.data.block import BlockAccessor
 
 
 @contextmanager
-def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
+def patch(owner: Any, **attributes: Any) -> Iterator[None]:
     """Replace attributes of ``owner`` until the context ends."""
     before = {name: getattr(owner, name) for name in attributes}
     for name, value in attributes.items():
@@ -54,8 +54,8 @@ def lean_node(*, shows_output: bool) -> Iterator[None]:
     # time instead of 15.2 s, on 2 cores.
     params = partial(parameter.RayParams, no_monitor=True, include_log_monitor=shows_output)
     with (
-        replaced(parameter, RayParams=params),
-        replaced(Node, start_api_server=lambda self, **_: None),
+        patch(parameter, RayParams=params),
+        patch(Node, start_api_server=lambda self, **_: None),
     ):
         yield
 
@@ -83,9 +83,9 @@ def lean_data() -> Iterator[None]:
     )
     starts_tracker = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: tracker))
     with (
-        replaced(streaming_executor, create_cluster_autoscaler=lambda *_, **__: autoscaler),
-        replaced(stats, get_or_create_stats_actor=lambda: statistics),
-        replaced(actor_location, ActorLocationTracker=starts_tracker),
+        patch(streaming_executor, create_cluster_autoscaler=lambda *_, **__: autoscaler),
+        patch(stats, get_or_create_stats_actor=lambda: statistics),
+        patch(actor_location, ActorLocationTracker=starts_tracker),
     ):
         yield
 
@@ -100,10 +100,10 @@ def arguments_as_values() -> Iterator[None]:
 
     def start_with_values(op: Any, *args: Any, **kwargs: Any) -> Any:
         values = {"_map_transformer_ref": op._map_transformer, "_data_context_ref": op.data_context}
-        with replaced(op, **values):  # afterwards tasks use the references again
+        with patch(op, **values):  # afterwards tasks use the references again
             return start(op, *args, **kwargs)
 
-    with replaced(ActorPoolMapOperator, _start_actor=start_with_values):
+    with patch(ActorPoolMapOperator, _start_actor=start_with_values):
         yield
 
 
@@ -170,25 +170,25 @@ class TrackedPool:
         self._tasks: dict[int, Task] = {}
         submit = op._submit_data_task
 
-        def submitted(gen: Any, inputs: RefBundle, finish: partial[None]) -> None:
+        def submit_task(gen: Any, inputs: RefBundle, finish: partial[None]) -> None:
             number = op._next_data_task_idx
             task = self._tasks[number] = Task(finish.keywords["actor_to_return"], inputs, finish)
 
-            def task_ended() -> None:
+            def end_task() -> None:
                 finish()
                 del self._tasks[number]
                 on_end(task)
 
-            submit(gen, inputs, task_ended)
+            submit(gen, inputs, end_task)
             handed_on = op._data_tasks[number]._output_ready_callback
 
-            def came(output: RefBundle) -> None:
+            def count_output(output: RefBundle) -> None:
                 task.out += output.num_rows() or 0
                 handed_on(output)
 
-            op._data_tasks[number]._output_ready_callback = came
+            op._data_tasks[number]._output_ready_callback = count_output
 
-        op._submit_data_task = submitted
+        op._submit_data_task = submit_task
 
     @property
     def is_waited_for(self) -> bool:
@@ -199,24 +199,24 @@ class TrackedPool:
     @property
     def size(self) -> int:
         """Number of actors, including starting ones."""
-        return len(self.running()) + len(self.pending())
+        return len(self.nodes_by_actor()) + len(self.pending_actors())
 
     def grow(self, more: int) -> None:
         """Start ``more`` actors."""
         self._pool.scale(ActorPoolScalingRequest.upscale(delta=more, reason="room"))
 
-    def running(self) -> dict[Any, str]:
+    def nodes_by_actor(self) -> dict[Any, str]:
         """Return the node of each actor that has started, including actors that are restarting."""
         return {a: state.actor_location for a, state in self._pool._running_actors.items()}
 
-    def pending(self) -> list[Any]:
+    def pending_actors(self) -> list[Any]:
         """Return the actors that have not started yet."""
         return list(self._pool._pending_actors.values())
 
     def tasks_of(self, actor: Any) -> int:
         return sum(task.actor == actor for task in self._tasks.values())
 
-    def give_away(self, actor: Any) -> None:
+    def requeue_tasks(self, actor: Any) -> None:
         """Forget the tasks of a lost actor. If a task has no output, queue its input again for
         other actors. Skip tasks whose output is being read; a later call forgets them."""
         op = self._op

@@ -67,7 +67,7 @@ class Resources:
     """Maximum number of workers of an elastic run; 0 if the number of workers is fixed."""
 
     @property
-    def elastic(self) -> bool:
+    def is_elastic(self) -> bool:
         """Return whether the number of workers follows the number of nodes."""
         return self.limit > 0
 
@@ -108,7 +108,7 @@ def takes_gpus(config: RunConfig) -> bool:
     return config.backend == "vllm" or fake
 
 
-def largest(cluster: Nodes) -> int:
+def max_node_gpus(cluster: Nodes) -> int:
     """Return the number of GPUs of the node with the most GPUs."""
     return int(max((node.get("GPU", 0) for node in cluster), default=0))
 
@@ -168,7 +168,7 @@ def fit(
     on_gpu = takes_gpus(config) and gpus > 0
     # An engine runs on several nodes if it uses the Ray executor, or if no node has enough GPUs.
     executor = config.engine.get("distributed_executor_backend")
-    too_large = gpus_per_worker(config.engine) > max(1, largest(cluster))
+    too_large = gpus_per_worker(config.engine) > max(1, max_node_gpus(cluster))
     spread = on_gpu and (executor == "ray" or (executor is None and too_large))
     _check_nodes(config, gpus, cluster, servers, spread=spread)
     limits = config.worker_range
@@ -192,7 +192,7 @@ def fit(
     else:
         by_gpu = (gpus - unit.server_gpus) // unit.worker_gpus if unit.worker_gpus else 1
         workers = max(1, _most_workers(unit, min(by_gpu, rows), servers, cluster))
-    need = _times(unit, workers)
+    need = _scale(unit, workers)
     if not _holds(need, servers, cluster):
         fits = _most_workers(unit, workers - 1, servers, cluster)
         raise _too_small(need, cluster, fits, "workers.min" if limits else "workers")
@@ -202,7 +202,7 @@ def fit(
     return next(need for need in needs if _holds(need, servers, cluster))
 
 
-def _times(unit: Resources, workers: int) -> Resources:
+def _scale(unit: Resources, workers: int) -> Resources:
     """Return the resources of a run with ``workers`` workers; ``unit`` has one worker."""
     return replace(unit, workers=workers, sandboxes=unit.sandboxes * workers)
 
@@ -211,7 +211,7 @@ def _most_workers(unit: Resources, limit: int, servers: Sequence[Part], cluster:
     """Return the maximum number of workers that fit the nodes, at most ``limit``."""
     # Binary search, since each check packs the whole cluster.
     counts = range(1, max(0, limit) + 1)
-    return bisect_left(counts, 1, key=lambda n: not _holds(_times(unit, n), servers, cluster))
+    return bisect_left(counts, 1, key=lambda n: not _holds(_scale(unit, n), servers, cluster))
 
 
 def _holds(need: Resources, servers: Sequence[Part], cluster: Nodes) -> bool:
@@ -230,7 +230,9 @@ def _holds(need: Resources, servers: Sequence[Part], cluster: Nodes) -> bool:
     parts = [*servers, *engine * need.workers, *small, *[(SANDBOX_CPUS, 0)] * need.sandboxes]
     by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
     by_cpus = [(cpus, float(gpus)) for cpus, gpus in parts]
-    return _placed(by_gpus, cluster, ("GPU", "CPU")) or _placed(by_cpus, cluster, ("CPU", "GPU"))
+    return _can_place(by_gpus, cluster, ("GPU", "CPU")) or _can_place(
+        by_cpus, cluster, ("CPU", "GPU")
+    )
 
 
 def _check_nodes(
@@ -254,7 +256,7 @@ def _check_nodes(
         if not any(places_on(node, *server) for node in cluster):
             raise TooSmall(
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
-                f"but the largest node has {largest(cluster)} GPU(s)",
+                f"but the largest node has {max_node_gpus(cluster)} GPU(s)",
                 where="the roles of benchmarks",
                 fix="lower its engine.tensor_parallel_size, or join larger nodes",
             )
@@ -266,7 +268,7 @@ def _too_small(need: Resources, cluster: Nodes, fits: int, key: str) -> TooSmall
     gpus = f" and {need.worker_gpus} GPU(s)" if need.worker_gpus else ""
     server_gpus = f" and {need.server_gpus} GPU(s)" if need.server_gpus else ""
     total = {name: sum(node.get(name, 0) for node in cluster) for name in ("CPU", "GPU")}
-    node_limit = f", at most {largest(cluster)} on a node" if need.worker_gpus else ""
+    node_limit = f", at most {max_node_gpus(cluster)} on a node" if need.worker_gpus else ""
     return TooSmall(
         f"{need.workers} worker(s) of {need.worker_cpus:g} CPU(s){gpus} each"
         f"{'' if need.spread else ' on one node'}, and "
@@ -280,7 +282,7 @@ def _too_small(need: Resources, cluster: Nodes, fits: int, key: str) -> TooSmall
     )
 
 
-def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
+def count_fits(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
     """Return the number of workers that ``fit`` computes for ``cluster``. Return 0 if the run does
     not fit, or if a worker would have another number of GPUs than in ``need``."""
     try:
@@ -290,7 +292,7 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
     return resources.workers if resources.worker_gpus == need.worker_gpus else 0
 
 
-def _placed(parts: list[tuple[float, float]], cluster: Nodes, kinds: tuple[str, str]) -> bool:
+def _can_place(parts: list[tuple[float, float]], cluster: Nodes, kinds: tuple[str, str]) -> bool:
     """Return whether all ``parts``, amounts of the two ``kinds`` of resources, fit the nodes."""
     free = [(node.get(kinds[0], 0.0), node.get(kinds[1], 0.0)) for node in cluster]
     for first, second in sorted(parts, reverse=True):
@@ -325,7 +327,7 @@ def note_if_busy(need: Resources) -> None:
         )
 
 
-def slow_dtype(config: RunConfig, gpus: float) -> str:
+def dtype_warning(config: RunConfig, gpus: float) -> str:
     """Return a warning if engines compute on this machine's CPU in a slow dtype, or "". ``gpus`` is
     the number of GPUs of the cluster."""
     dtype, info = config.engine.get("dtype", "auto"), Path("/proc/cpuinfo")

@@ -33,7 +33,7 @@ from ace_ray.config.schema import RunConfig, config_text, read_tree, run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError, first_line
 from ace_ray.storage.object_store import is_relative
 from ace_ray.util import log
-from ace_ray.util.secrets import masked
+from ace_ray.util.secrets import mask_secrets
 
 CHECKOUT = Path(ace_ray.__file__).resolve().parents[1]
 
@@ -140,7 +140,7 @@ def make_submission(
             )
     for job_tree in trees:
         files = list(_local_files(job_tree))
-    text = _sendable(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
+    text = _check_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
     content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
     return Submission(
         job=job,
@@ -159,34 +159,34 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
             continue
         if is_local(name := str(section.get("name"))):
             path, attribute = local_parts(name)
-            yield _travelling(section, "name", str(path), f":{attribute}")
+            yield _file_argument(section, "name", str(path), f":{attribute}")
         if isinstance(prompts := section.get("prompt_file"), str):
-            yield _travelling(section, "prompt_file", prompts)
+            yield _file_argument(section, "prompt_file", prompts)
     for model in (tree.get("model"), *(tree.get("models") or ())):
         if not isinstance(model, dict):
             continue
         if isinstance(template := model.get("chat_template"), str):
-            yield _travelling(model, "chat_template", template)
+            yield _file_argument(model, "chat_template", template)
         plugins = model.get("plugins") or []
         for number, plugin in enumerate(plugins):
-            yield _travelling(plugins, number, str(plugin))
+            yield _file_argument(plugins, number, str(plugin))
 
 
-def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
+def _file_argument(node: Any, key: Any, path: str, attribute: str = "") -> str:
     """Return the job argument that writes the file at ``path`` into the job's folder, under a name
     with a hash of its content. Set ``node[key]`` to this name followed by ``attribute``."""
-    text = _sendable(config_text(path), path)
+    text = _check_text(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     name = f"sent_{digest}{Path(path).suffix}"
     node[key] = f"./{name}{attribute}"
     return f"--file={name}:{text}"
 
 
-def _sendable(text: str, location: str) -> str:
+def _check_text(text: str, location: str) -> str:
     """Return ``text`` if it may be sent in a job's command. Raises `UserError` if it contains a
     secret or is too long."""
     for number, line in enumerate(text.splitlines(), 1):
-        if masked(line) != line:
+        if mask_secrets(line) != line:
             raise UserError(
                 f"line {number} looks like a secret, but a job's command is visible to everyone",
                 where=location,
@@ -214,7 +214,7 @@ def _sent_files(job: str, checkout: Path) -> dict[str, Path]:
         )
     # A monorepo has its `.git` above the checkout. A copy in another checkout is not tracked.
     inside = any((folder / ".git").exists() for folder in (checkout, *checkout.parents))
-    names = _tracked(checkout) if inside else []
+    names = _tracked_paths(checkout) if inside else []
     names = names or [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]
     paths = {name: checkout / name for name in names if not _is_left_out(name)}
     files = {
@@ -235,7 +235,7 @@ def _is_left_out(name: str) -> bool:
     return parts[0] == "runs" or any(fnmatchcase(p, kind) for p in parts for kind in LEFT_OUT)
 
 
-def _tracked(checkout: Path) -> list[str]:
+def _tracked_paths(checkout: Path) -> list[str]:
     """Return the paths that git tracks in ``checkout``. Raises `UserError` if git fails."""
     command = ["git", "-C", str(checkout), "ls-files", "-z"]
     try:
@@ -263,7 +263,7 @@ def submit(submission: Submission, *, address: str | None, follow: bool) -> int:
     try:
         name, sent = _send(client, submission)
     except Exception as error:
-        raise _refused(error, client.get_address()) from error
+        raise _refusal(error, client.get_address()) from error
     log.info(f"{'submitted' if sent else 'already running, not submitted again:'} {name}")
     at = f"--address {client.get_address()}"
     if not follow:
@@ -295,10 +295,10 @@ def _client(address: str | None) -> Any:
     try:
         return JobSubmissionClient(address)
     except Exception as error:
-        raise _refused(error, address or os.environ[_ADDRESS]) from error
+        raise _refusal(error, address or os.environ[_ADDRESS]) from error
 
 
-def _refused(error: Exception, address: str) -> UserError:
+def _refusal(error: Exception, address: str) -> UserError:
     return UserError(
         f"cannot submit: {first_line(error)[:300].rstrip('.')}",
         where=f"Ray at {address}",

@@ -11,7 +11,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ace_ray.config.schema import EndpointConfig, ModelConfig, SamplingConfig, Section, validated
+from ace_ray.config.schema import (
+    EndpointConfig,
+    ModelConfig,
+    SamplingConfig,
+    Section,
+    validate_tree,
+)
 from ace_ray.errors import UserError
 from ace_ray.util.suggestions import did_you_mean
 
@@ -58,10 +64,10 @@ def parse_role(value: Any, key: str) -> Role:
     tree = dict(value)
     # Validated separately, so that errors name the full path of a key.
     if isinstance(tree.get("sampling"), Mapping):
-        tree["sampling"] = validated(SamplingConfig, tree["sampling"], where=f"{key}.sampling")
+        tree["sampling"] = validate_tree(SamplingConfig, tree["sampling"], where=f"{key}.sampling")
     if "endpoint" in tree:
-        return validated(EndpointRole, tree, where=key)
-    role = validated(ServedRole, tree, where=key)
+        return validate_tree(EndpointRole, tree, where=key)
+    role = validate_tree(ServedRole, tree, where=key)
     if role.model.source is None or role.model.endpoint is not None:
         raise UserError(
             "a model that ace_ray serves needs a source",

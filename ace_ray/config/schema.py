@@ -25,11 +25,11 @@ from pydantic import (
 )
 
 from ace_ray.config.former_keys import with_present_keys
-from ace_ray.config.suggestions import mistake
+from ace_ray.config.suggestions import section_error
 from ace_ray.errors import UserError
 from ace_ray.types import Sampling
-from ace_ray.util.local_files import path_of, without_bom
-from ace_ray.util.safe_loading import MOST_BYTES, Unbounded, yaml_tree
+from ace_ray.util.local_files import path_of, strip_bom
+from ace_ray.util.safe_loading import MOST_BYTES, InvalidContent, yaml_tree
 from ace_ray.util.secrets import is_secret_name, secrets_in
 
 M = TypeVar("M", bound=BaseModel)
@@ -68,7 +68,7 @@ class WorkerRange(Section):
     """maximum number of workers; the run grows up to it when nodes join"""
 
     @model_validator(mode="after")
-    def _ordered(self) -> WorkerRange:
+    def _check_order(self) -> WorkerRange:
         if self.min > self.max:
             raise ValueError(f"min = {self.min} is more than max = {self.max}")
         return self
@@ -170,11 +170,11 @@ class SamplingConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_for_defaults(cls, value: Any) -> Any:
+    def _expand_short_form(cls, value: Any) -> Any:
         return {"defaults": "model"} if value == "model" else value
 
     @model_serializer(mode="wrap")
-    def _as_named(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _serialize(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = serialize(self)
         if self.is_complete:
             return values
@@ -187,12 +187,14 @@ class SamplingConfig(Section):
         drawn = type(self).model_fields.keys() - {"defaults"}
         return self.defaults is None or drawn <= self.model_fields_set
 
-    def completed(self, model_values: Mapping[str, Any], *, location: str) -> SamplingConfig:
+    def fill_from_model(self, model_values: Mapping[str, Any], *, location: str) -> SamplingConfig:
         """Return a copy with a value for every key: the config's, else that of ``model_values``,
         else our default. Raises `UserError`: a model's value (file ``location``) is invalid."""
         ours = SamplingConfig().model_dump(exclude={"defaults"})
         config_values = {name: getattr(self, name) for name in self.model_fields_set}
-        return validated(SamplingConfig, {**ours, **model_values, **config_values}, where=location)
+        return validate_tree(
+            SamplingConfig, {**ours, **model_values, **config_values}, where=location
+        )
 
     def sampling(self) -> Sampling:
         """Return the values as `Sampling`. Raises `ValueError` if `is_complete` is false."""
@@ -214,7 +216,7 @@ Ids = Annotated[
 ]
 
 
-class _WithOptions(BaseModel):
+class _OptionsSection(BaseModel):
     """A section that accepts more keys, as ``options``. The benchmark or tracker checks them."""
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -224,7 +226,7 @@ class _WithOptions(BaseModel):
         return dict(self.model_extra or {})
 
 
-class BenchmarkConfig(_WithOptions):
+class BenchmarkConfig(_OptionsSection):
     """A benchmark's section of the config. The benchmark checks its ``options``."""
 
     name: str
@@ -241,7 +243,7 @@ class BenchmarkConfig(_WithOptions):
 SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
 
 
-class PublishConfig(_WithOptions):
+class PublishConfig(_OptionsSection):
     """A tracker's section of the config. The tracker checks its ``options``."""
 
     tracker: str = Field(min_length=1)
@@ -292,7 +294,7 @@ def _check_time_limit(limit: Any) -> Any:
     return limit
 
 
-def _range_of_workers(value: Any) -> Any:
+def _parse_worker_range(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     try:
@@ -301,7 +303,7 @@ def _range_of_workers(value: Any) -> Any:
         raise ValueError("{min: A, max: B} with 1 <= A <= B") from error
 
 
-def _sections(benchmarks: Any) -> Any:
+def _expand_names(benchmarks: Any) -> Any:
     """Convert the short form of a section, a name, to a mapping."""
     if not isinstance(benchmarks, list):
         return benchmarks
@@ -311,7 +313,9 @@ def _sections(benchmarks: Any) -> Any:
 class RunConfig(Section):
     model: ModelConfig
     """model to evaluate (the candidate)"""
-    benchmarks: Annotated[list[BenchmarkConfig], BeforeValidator(_sections)] = Field(min_length=1)
+    benchmarks: Annotated[list[BenchmarkConfig], BeforeValidator(_expand_names)] = Field(
+        min_length=1
+    )
     """benchmarks: names, or mappings with a name and the benchmark's own keys"""
     backend: Literal["vllm", "endpoint", "fake", "external"] = "vllm"
     """engine that generates the answers; endpoint is set by `model.endpoint`; fake answers without
@@ -326,7 +330,7 @@ class RunConfig(Section):
     repeat_fraction: float = Field(0.0, ge=0, le=1)
     """share of the dialogues to generate twice, to measure how much two identical runs differ;
     repeats do not count towards accuracy"""
-    workers: Annotated[CountOrAuto | WorkerRange, BeforeValidator(_range_of_workers)] = "auto"
+    workers: Annotated[CountOrAuto | WorkerRange, BeforeValidator(_parse_worker_range)] = "auto"
     """number of engine workers; auto: as many as fit on the cluster's GPUs, 1 on CPU; {min: 1,
     max: 8}: as many as fit while nodes join and leave
     ([Clusters](clusters.md#nodes-that-come-and-go))"""
@@ -431,7 +435,7 @@ def read_tree(
     # Expand short forms first, so that overrides can change keys of a benchmark that is only a
     # name, and of `sampling: model`.
     if "benchmarks" in tree:
-        tree["benchmarks"] = _sections(tree["benchmarks"])
+        tree["benchmarks"] = _expand_names(tree["benchmarks"])
     if tree.get("sampling") == "model":
         tree["sampling"] = {"defaults": "model"}
     listed = tree.get("benchmarks")
@@ -486,7 +490,7 @@ def yaml_file(path: str, fix: str = "name an existing file") -> Any:
     """Return the content of a YAML file. Raises `UserError`."""
     try:
         return yaml_tree(config_text(path, fix))
-    except Unbounded as error:
+    except InvalidContent as error:
         raise UserError(str(error), where=path, fix="correct the file") from error
 
 
@@ -494,7 +498,7 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
     """Return the text of a config file or of a file that a config names. Raises `UserError`."""
     try:
         with Path(path).open("rb") as file:
-            return without_bom(file.read(MOST_BYTES + 1), path).decode("utf-8")
+            return strip_bom(file.read(MOST_BYTES + 1), path).decode("utf-8")
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=path, fix=fix) from error
     except UnicodeDecodeError as error:
@@ -506,7 +510,7 @@ def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     model = tree.get("model")
     if isinstance(model, Mapping) and model.get("endpoint") is not None:
         tree = {"backend": ENDPOINT, **tree}
-    config = validated(RunConfig, tree, where=where)
+    config = validate_tree(RunConfig, tree, where=where)
     _check_candidate(config, where)
     return config
 
@@ -545,7 +549,7 @@ def _override(tree: dict[str, Any], item: str) -> None:
         raise UserError(f"{item!r} is not KEY=VALUE", where="--set", fix="write a.b=c")
     try:
         value = yaml_tree(text)
-    except Unbounded as error:
+    except InvalidContent as error:
         label = "the value" if is_secret_name(key.rpartition(".")[2]) else repr(text)
         raise UserError(
             f"{label} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
@@ -573,7 +577,7 @@ def _index(node: Any, part: str, key: str) -> Any:
     )
 
 
-def validated(
+def validate_tree(
     model: type[M], tree: Mapping[str, Any], *, where: str, beside: Sequence[str] = ()
 ) -> M:
     """Validate ``tree`` as a ``model``. ``beside``: further keys that the section accepts.
@@ -581,5 +585,5 @@ def validated(
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        refused = mistake(model, error, source=where, run=RunConfig, beside=beside)
+        refused = section_error(model, error, source=where, run=RunConfig, beside=beside)
     raise refused

@@ -26,7 +26,7 @@ def unknown_keys(fixes: Mapping[Any, str], *, source: str, label: str = "unknown
     return UserError(f"{len(fixes)} unknown keys", where=source, fix=listed)
 
 
-def mistake(
+def section_error(
     model: type[BaseModel],
     error: ValidationError,
     *,
@@ -41,7 +41,7 @@ def mistake(
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
     if unknown:
-        return _unknown(model, unknown, source, run, beside)
+        return _unknown_error(model, unknown, source, run, beside)
     first = problems[0]
     path, _ = _path(model, first["loc"])
     if first["type"] == "missing":
@@ -50,14 +50,14 @@ def mistake(
         return UserError(f"{lacking!r} is missing", where=source, fix="add it")
     # pydantic reports one problem for each member of a union.
     messages = [p["msg"] for p in problems if _path(model, p["loc"])[0] == path]
-    rule = " or ".join(dict.fromkeys(map(_plain, messages)))
+    rule = " or ".join(dict.fromkeys(map(_simplify_rule, messages)))
     key, value = ".".join(path), repr(first["input"])
     if len(value) > 60:
         value = value[:57] + "..."
     return UserError(f"{key!r} is {value}, it should {rule}", where=source, fix="correct the value")
 
 
-def _unknown(
+def _unknown_error(
     model: type[BaseModel],
     locs: Sequence[tuple[str | int, ...]],
     source: str,
@@ -73,7 +73,7 @@ def _unknown(
             continue
         keys = [*_keys(section or model), *(beside if len(path) == 1 else ())]
         but = ".".join(path[:-1]) if model is run else None
-        fixes[".".join(path)] = instead(last, keys, elsewhere, but=but)
+        fixes[".".join(path)] = suggest_key(last, keys, elsewhere, but=but)
     return unknown_keys(fixes, source=source)
 
 
@@ -89,7 +89,9 @@ def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]
     return sections
 
 
-def instead(key: str, names: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
+def suggest_key(
+    key: str, names: Sequence[str], elsewhere: Sections, *, but: str | None = None
+) -> str:
     """Return a suggestion for an unknown ``key`` of a section whose keys are ``names``.
 
     ``elsewhere``: section -> keys, for all sections. ``but``: section to skip in ``elsewhere``."""
@@ -102,7 +104,7 @@ def instead(key: str, names: Sequence[str], elsewhere: Sections, *, but: str | N
     return f"known keys: {', '.join(names)}" if names else "this section takes no keys"
 
 
-def _plain(rule: str) -> str:
+def _simplify_rule(rule: str) -> str:
     """Convert pydantic's rule to the words that follow "it should" in our message."""
     rule = re.sub(r"^\w+ should ", "", rule.replace("Value error, ", "It should be ", 1))
     return re.sub(r"a valid dictionary or instance of \w+", "a mapping", rule)

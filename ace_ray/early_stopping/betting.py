@@ -49,7 +49,7 @@ class Draws:
     def __len__(self) -> int:
         return len(self.weights)
 
-    def mirrored(self) -> Draws:
+    def swap_runs(self) -> Draws:
         """Return the draws with the two runs exchanged."""
         return Draws(-self.highs, -self.lows, self.weights)
 
@@ -84,7 +84,7 @@ def log_capital(draws: Draws, null: float) -> np.ndarray:
     return np.where(impossible, np.inf, capital - np.log(len(SHARES)))
 
 
-def rejected_at(draws: Draws, null: float, alpha: float) -> float:
+def draws_to_reject(draws: Draws, null: float, alpha: float) -> float:
     """Return the number of draws after which "the difference is at most ``null``" is rejected, or
     infinity if it is not rejected."""
     if not len(draws):
@@ -104,7 +104,7 @@ def lower_bound(draws: Draws, alpha: float, precision: float = 1e-4) -> float:
     high = 1.0
     while high - low > precision:
         middle = (low + high) / 2
-        if np.isinf(rejected_at(draws, middle, alpha)):
+        if np.isinf(draws_to_reject(draws, middle, alpha)):
             high = middle
         else:
             low = middle
@@ -113,7 +113,7 @@ def lower_bound(draws: Draws, alpha: float, precision: float = 1e-4) -> float:
 
 def confidence_sequence(draws: Draws, alpha: float) -> tuple[float, float]:
     """Compute the lower and the upper confidence bound, each with half of ``alpha``."""
-    return lower_bound(draws, alpha / 2), -lower_bound(draws.mirrored(), alpha / 2)
+    return lower_bound(draws, alpha / 2), -lower_bound(draws.swap_runs(), alpha / 2)
 
 
 def draws_to_decide(draws: int, of: int, half_width: float, needed: float) -> int:
@@ -160,13 +160,13 @@ def decide(draws: Draws, rule: Rule) -> Decision | None:
     An outcome can be wrong only if the lower or the upper confidence sequence is wrong. Each uses
     half of ``alpha``, so the probability of ever being wrong is at most ``alpha``, however often
     this function is called. Later draws do not change an outcome."""
-    half, mirrored = rule.alpha / 2, draws.mirrored()
+    half, mirrored = rule.alpha / 2, draws.swap_runs()
     first = {
-        Outcome.BETTER: rejected_at(draws, 0.0, half),
-        Outcome.WORSE: rejected_at(mirrored, 0.0, half),
+        Outcome.BETTER: draws_to_reject(draws, 0.0, half),
+        Outcome.WORSE: draws_to_reject(mirrored, 0.0, half),
     }
     if rule.margin > 0:
-        within = [rejected_at(d, -rule.margin, half) for d in (draws, mirrored)]
+        within = [draws_to_reject(d, -rule.margin, half) for d in (draws, mirrored)]
         first[Outcome.WITHIN] = max(within)
     # On a tie, `min` returns the first key: better or worse before within.
     outcome = min(first, key=first.__getitem__)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.units import SEED, Order, order_of
 from ace_ray.types import Entry
@@ -26,7 +26,7 @@ WINDOWS = 20
 
 
 @dataclass(frozen=True)
-class Drawn:
+class EntryOrder:
     """The drawn order of a run. ``orders``: order of the units, by benchmark. ``windows``: for each
     entry of the plan, the number of its window; int8 (entries,)."""
 
@@ -52,14 +52,14 @@ class Drawn:
         }
 
 
-def draw(
+def draw_order(
     config: EarlyConfig, benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry], samples: int
-) -> Drawn:
+) -> EntryOrder:
     """Draw the orders and windows of a run. Raises `UserError` if a headline is not supported."""
     orders = {}
     for name, benchmark in benchmarks.items():
         if indices := [at for at, entry in enumerate(entries) if entry.benchmark == name]:
-            with own_code(type(benchmark), "statistics or task"):
+            with user_code(type(benchmark), "statistics or task"):
                 orders[name] = order_of(benchmark, entries, indices)
     # Interleave the benchmarks, so that at any time the same share of each is evaluated.
     merged = sorted(
@@ -74,4 +74,4 @@ def draw(
         for item in every[number].units[at].items:
             windows[list(item.entries)] = rows // size
             rows += len(item.entries) * samples
-    return Drawn(orders, windows)
+    return EntryOrder(orders, windows)

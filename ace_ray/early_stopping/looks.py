@@ -17,7 +17,7 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.config.schema import EarlyConfig, RunConfig
 from ace_ray.early_stopping.betting import (
     Decision,
@@ -27,7 +27,7 @@ from ace_ray.early_stopping.betting import (
     decide,
     draws_to_decide,
 )
-from ace_ray.early_stopping.draw import Drawn
+from ace_ray.early_stopping.draw import EntryOrder
 from ace_ray.early_stopping.units import Bounds, Item, Order, Unit, value_of
 from ace_ray.errors import UserError
 from ace_ray.storage.lease import Lease
@@ -57,7 +57,7 @@ _RULES = ("reference", "alpha", "margin", "min_rows")
 Key = tuple[str, str, str, str, int]
 
 
-class PlannedRun(Protocol):
+class RunPlan(Protocol):
     """The parts of a run's plan (`ace_ray.pipeline.planning.plan.Plan`) that a look needs."""
 
     @property
@@ -76,7 +76,7 @@ class PlannedRun(Protocol):
     def restricted(self) -> Mapping[str, Mapping[str, Any]]: ...
 
     @property
-    def drawn(self) -> Drawn | None: ...
+    def drawn(self) -> EntryOrder | None: ...
 
 
 def is_decided(store: Store) -> bool:
@@ -85,7 +85,7 @@ def is_decided(store: Store) -> bool:
     return early is not None and early.stopped and not early.stale
 
 
-def decide_again(plan: PlannedRun, store: Store) -> bool:
+def update_decision(plan: RunPlan, store: Store) -> bool:
     """Compare a complete run with its reference again, and update its summary. Do nothing if the
     comparison is decided and no verdict has changed since. Return whether the summary has changed.
 
@@ -94,11 +94,11 @@ def decide_again(plan: PlannedRun, store: Store) -> bool:
     if store.get(SUCCESS) is None or not early or (early.decided and not early.stale):
         return False
     with Lease.acquire(store):
-        looks = EarlyLooks(plan, store)
-        looks.check(must_exist=True)
+        looks = EarlyStopper(plan, store)
+        looks.check_reference(must_exist=True)
         looks.check_rules()
         if looks.look(at_once=True):
-            looks.note()
+            looks.record_look()
         summary = json_tree(store.get(SUMMARY) or b"{}")
         early_tree = json_tree(as_json(looks.summary(stopped=False)))
         if early_tree == summary["early"]:
@@ -107,11 +107,11 @@ def decide_again(plan: PlannedRun, store: Store) -> bool:
         return True
 
 
-class Values:
+class StoredScores:
     """The values of all items in the drawn orders of ``plan``, from one stored run."""
 
     def __init__(
-        self, plan: PlannedRun, store: Store, rule_sets: Sequence[str], *, final: bool
+        self, plan: RunPlan, store: Store, rule_sets: Sequence[str], *, final: bool
     ) -> None:
         """Begin without rows. ``final``: the run has ended, so failed rows are not retried."""
         assert plan.drawn is not None
@@ -139,10 +139,10 @@ class Values:
             table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
             # For a part that cannot be read, `read_part` returns a string. Its rows stay pending.
             for row in () if isinstance(table, str) else result_rows([table]):
-                self._take(row)
+                self._record_row(row)
             self._part_names.add(name)
 
-    def _take(self, row: ResultRow) -> None:
+    def _record_row(self, row: ResultRow) -> None:
         key = (*row.path, row.sample)
         if row.repeat or key not in self._items:
             return
@@ -162,7 +162,7 @@ class Values:
             if all(r is not None for r in rows.values()):
                 del self._rows[id(item)]
 
-    def of(self, unit: Unit) -> Bounds | None:
+    def unit_bounds(self, unit: Unit) -> Bounds | None:
         """Return the bounds of a unit's value; None until all its items are settled."""
         low = high = 0.0
         for item in unit.items:
@@ -180,15 +180,15 @@ class Values:
             return 0.0, 1.0
         # Call the benchmark once for each kind of item. A million rows have a few hundred kinds.
         first = scored[0]
-        kind = (name, *first.category_key, tuple(sorted(map(_judged, scored))))
+        kind = (name, *first.category_key, tuple(sorted(map(_verdict_key, scored))))
         if kind not in self._worth:
-            with own_code(order.benchmark, "statistics"):
+            with user_code(order.benchmark, "statistics"):
                 value = value_of(order.benchmark, iter(scored), order.rules)
             self._worth[kind] = (value, value)
         return self._worth[kind]
 
 
-def _judged(row: ResultRow) -> tuple[Any, ...]:
+def _verdict_key(row: ResultRow) -> tuple[Any, ...]:
     """Return the parts of a row on which a headline may depend: its sample and its verdicts."""
     verdicts = sorted(row.verdicts.items())
     return row.sample, tuple((r, v.valid, *sorted(v.metrics.items())) for r, v in verdicts)
@@ -217,23 +217,23 @@ class Comparison:
     """Compares all headlines of a run with the headlines of its reference. For each benchmark it
     compares units in the drawn order, and stops at the first unit that one run has not settled."""
 
-    def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
+    def __init__(self, drawn: EntryOrder, config: EarlyConfig, samples: int) -> None:
         self._config, self._samples = config, samples
         self.headlines = [Headline(name, order) for name, order in drawn.orders.items()]
         self._alpha = config.alpha / len(self.headlines)
 
     @property
-    def decided(self) -> bool:
+    def is_fully_decided(self) -> bool:
         """Whether every headline is decided."""
         return all(headline.decision is not None for headline in self.headlines)
 
-    def advance(self, run_values: Values, reference: Values) -> None:
+    def decide_headlines(self, run_values: StoredScores, reference: StoredScores) -> None:
         """Compare the values read so far, and decide the headlines that can be decided."""
         for headline in self.headlines:
             before = headline.differences
             headline.values, headline.differences = [], []
             for unit in headline.order.units:
-                mine, theirs = run_values.of(unit), reference.of(unit)
+                mine, theirs = run_values.unit_bounds(unit), reference.unit_bounds(unit)
                 # Units without weight come last and do not change the comparison.
                 if mine is None or theirs is None or unit.weight <= 0:
                     break
@@ -286,18 +286,18 @@ class Comparison:
         return Rule(self._alpha, self._config.margin / 100, least)
 
 
-class EarlyLooks:
+class EarlyStopper:
     """Compares a run with its reference repeatedly during the run, and decides when to stop."""
 
-    def __init__(self, plan: PlannedRun, store: Store) -> None:
+    def __init__(self, plan: RunPlan, store: Store) -> None:
         assert plan.config.early is not None
         assert plan.drawn is not None
         self._plan, self._store, self._config = plan, store, plan.config.early
         self._drawn = plan.drawn
         self.comparison = Comparison(plan.drawn, self._config, plan.config.samples)
         every = (rules for b in plan.benchmarks.values() for rules in b.rule_sets)
-        self._values = Values(plan, store, tuple(dict.fromkeys(every)), final=False)
-        self._reference: Values | None = None
+        self._values = StoredScores(plan, store, tuple(dict.fromkeys(every)), final=False)
+        self._reference: StoredScores | None = None
         self._reference_has_ended: Callable[[], bool] = lambda: False
         # Whether the reference run had ended when it was opened.
         self._is_final = False
@@ -305,11 +305,11 @@ class EarlyLooks:
         self._is_noted = False
 
     @property
-    def stops(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether the run must not evaluate further rows."""
-        return self.comparison.decided and self._config.stop
+        return self.comparison.is_fully_decided and self._config.stop
 
-    def check(self, *, must_exist: bool) -> None:
+    def check_reference(self, *, must_exist: bool) -> None:
         """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
         ``must_exist``: also raise it if the reference has not begun, that is, has no manifest."""
         against = self._config.reference
@@ -324,8 +324,8 @@ class EarlyLooks:
             )
 
     def look(self, *, at_once: bool = False) -> bool:
-        """Read new rows and decide the headlines that can be decided. Return whether `note` must
-        still record in the manifest that the comparison was looked at.
+        """Read new rows and decide the headlines that can be decided. Return whether `record_look`
+        must still record in the manifest that the comparison was looked at.
 
         Do nothing if the last look was less than `LOOK_S` ago, unless ``at_once``."""
         now_s = time.monotonic()
@@ -333,16 +333,16 @@ class EarlyLooks:
             return False
         if not self._is_final and self._reference_has_ended():
             self._reference = None
-        self.check(must_exist=False)
+        self.check_reference(must_exist=False)
         if self._reference is None:
             return False
         self._values.read()
         self._reference.read()
-        self.comparison.advance(self._values, self._reference)
+        self.comparison.decide_headlines(self._values, self._reference)
         self._looked_at = time.monotonic()
         return not self._is_noted and any(h.differences for h in self.comparison.headlines)
 
-    def note(self) -> None:
+    def record_look(self) -> None:
         """Record in the manifest that the comparison was looked at, with its rules and orders."""
         early = {**self._drawn.as_json(), "config": self._config.model_dump(mode="json")}
         tree = {**read_manifest(self._store).tree, "early": {**early, "looked": True}}
@@ -380,12 +380,12 @@ class EarlyLooks:
         return {
             "against": self._config.reference,
             **self._config.model_dump(include={"alpha", "margin"}),
-            "decided": comparison.decided,
+            "decided": comparison.is_fully_decided,
             "stopped": stopped,
             "headlines": {h.name: comparison.state(h) for h in comparison.headlines},
         }
 
-    def _open_reference(self, against: str) -> Values | None:
+    def _open_reference(self, against: str) -> StoredScores | None:
         """Return the values of the reference run at the URI ``against``; None if it has no manifest
         yet. Raises `UserError` if the two runs cannot be compared."""
         store = open_store(against, **self._plan.config.store.model_dump())
@@ -397,18 +397,18 @@ class EarlyLooks:
             return None
         run = StoredRun(store)
         check_same(self._plan, run.manifest, store)
-        stopped = not run.finished and is_decided(store)
+        stopped = not run.is_finished and is_decided(store)
         # Ignore rows after the reference's own decision, which were in flight when it stopped.
         cut = run.summary.early.headlines if stopped and run.summary.early is not None else {}
         for headline in self.comparison.headlines:
             early = cut.get(headline.name)
             headline.max_units = None if early is None else early.decided_at_units
-        self._is_final = run.finished or stopped
+        self._is_final = run.is_finished or stopped
         self._reference_has_ended = lambda: store.get(SUCCESS) is not None or is_decided(store)
-        return Values(self._plan, store, run.manifest.all_rule_sets, final=self._is_final)
+        return StoredScores(self._plan, store, run.manifest.all_rule_sets, final=self._is_final)
 
 
-def check_same(plan: PlannedRun, manifest: Manifest, store: Store) -> None:
+def check_same(plan: RunPlan, manifest: Manifest, store: Store) -> None:
     """Raise `UserError` if the reference in ``store`` differs from the run in its entries, its
     restrictions, its samples or its settings."""
     theirs: Mapping[str, Any] = manifest.tree.get("config", {})
@@ -421,8 +421,8 @@ def check_same(plan: PlannedRun, manifest: Manifest, store: Store) -> None:
         problem = f"its limit is {limit}"
     for name in plan.benchmarks:
         part = manifest.restricted.get(name, Restriction())
-        if part.words and part != Restriction.model_validate(plan.restricted.get(name, {})):
-            problem = f"it is limited to {part.words} of {name}"
+        if part.description and part != Restriction.model_validate(plan.restricted.get(name, {})):
+            problem = f"it is limited to {part.description} of {name}"
     if samples != plan.config.samples:
         problem = f"it has {samples} samples per entry"
     mine, their_settings = _settings(plan.identity), _settings(manifest.tree.get("identity") or {})

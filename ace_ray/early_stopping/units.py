@@ -22,7 +22,7 @@ import numpy as np
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.early_stopping.betting import Draws
 from ace_ray.errors import UserError
-from ace_ray.types import Entry, ResultRow, Verdict, own_task
+from ace_ray.types import Entry, ResultRow, Verdict, task_key
 
 Bounds = tuple[float, float]
 # Seed of the order in which units are drawn.
@@ -96,11 +96,11 @@ def order_of(benchmark: Benchmark, entries: Sequence[Entry], indices: Sequence[i
     for index in indices:
         entry = entries[index]
         members = cells.setdefault(entry.category_key, {})
-        members.setdefault(own_task(_row(entry, kind, right=True)), []).append(index)
+        members.setdefault(task_key(_simulated_row(entry, kind, right=True)), []).append(index)
     items = []
     for cell, tasks in cells.items():
         only_cell_is_right = (
-            _row(entries[i], kind, right=key == cell)
+            _simulated_row(entries[i], kind, right=key == cell)
             for key, groups in cells.items()
             for i in chain.from_iterable(groups.values())
         )
@@ -113,15 +113,15 @@ def order_of(benchmark: Benchmark, entries: Sequence[Entry], indices: Sequence[i
     _check_linear(kind, entries, items, rules)
     units: dict[str, list[Item]] = {}
     for item in items:
-        task = kind.task(_row(entries[item.entries[0]], kind, right=True))
+        task = kind.task(_simulated_row(entries[item.entries[0]], kind, right=True))
         units.setdefault(task, []).append(item)
     all_units = [Unit(name, tuple(members)) for name, members in units.items()]
     names = [f"{benchmark.name} {unit.name}" for unit in all_units]
-    drawn = drawn_order(names, [unit.weight for unit in all_units])
+    drawn = weighted_order(names, [unit.weight for unit in all_units])
     return Order(kind, [all_units[at] for at in drawn], rules)
 
 
-def drawn_order(names: Sequence[str], weights: Sequence[float]) -> np.ndarray:
+def weighted_order(names: Sequence[str], weights: Sequence[float]) -> np.ndarray:
     """Return the indices of ``names`` in the order in which they are drawn, int64 (n,).
 
     Each name is drawn from the remaining names with a probability proportional to its weight. This
@@ -141,7 +141,7 @@ def value_of(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str) 
     value is not between 0 and 1."""
     value = _headline(benchmark, rows, rules)
     if not 0 <= value <= 1:
-        raise _refused(
+        raise _refusal_error(
             benchmark, f"gives an entry the value {value:g}, which is not between 0 and 1"
         )
     return value
@@ -151,7 +151,7 @@ def _headline(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str)
     summary: Mapping[str, Any] = benchmark.statistics(rows, 1.0)
     first = benchmark.scores(summary, rules)[0]
     if first.estimate is None:
-        raise _refused(benchmark, "has no value for these entries")
+        raise _refusal_error(benchmark, "has no value for these entries")
     return first.estimate.value
 
 
@@ -169,7 +169,7 @@ def _shares(
         return equal
     right, wrong = items[sizes.index(small)], items[sizes.index(large)]
     rows = (
-        _row(entries[index], benchmark, right=indices is right)
+        _simulated_row(entries[index], benchmark, right=indices is right)
         for indices in (right, wrong)
         for index in indices
     )
@@ -177,7 +177,7 @@ def _shares(
     if abs(value - 0.5) <= _CLOSE:
         return equal
     if abs(value - small / (small + large)) > _CLOSE:
-        raise _refused(benchmark, _NOT_LINEAR)
+        raise _refusal_error(benchmark, _NOT_LINEAR)
     return [size / sum(sizes) for size in sizes]
 
 
@@ -189,7 +189,7 @@ def _check_linear(
     for item in items:
         if item.weight > 0:
             simulated = [
-                _row(entries[index], benchmark, right=drawn.random() < 0.6)
+                _simulated_row(entries[index], benchmark, right=drawn.random() < 0.6)
                 for index in item.entries
             ]
             rows += simulated
@@ -198,10 +198,10 @@ def _check_linear(
     # The rows lack categories of weight 0, so the headline may be partial. Check only its value.
     total = sum(item.weight for item in items)
     if abs(total - 1.0) > _CLOSE or abs(headline - expected) > _CLOSE:
-        raise _refused(benchmark, _NOT_LINEAR)
+        raise _refusal_error(benchmark, _NOT_LINEAR)
 
 
-def _refused(benchmark: type[Benchmark], why: str) -> UserError:
+def _refusal_error(benchmark: type[Benchmark], why: str) -> UserError:
     return UserError(
         f"the headline of {benchmark.name} {why}, so no comparison of it can be decided early",
         where="early",
@@ -209,7 +209,7 @@ def _refused(benchmark: type[Benchmark], why: str) -> UserError:
     )
 
 
-def _row(entry: Entry, benchmark: type[Benchmark], *, right: bool) -> ResultRow:
+def _simulated_row(entry: Entry, benchmark: type[Benchmark], *, right: bool) -> ResultRow:
     """Return a simulated row of ``entry``."""
     return ResultRow(
         row_id="",

@@ -23,11 +23,11 @@ from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.transcript import Call, Step
 from ace_ray.config.schema import ENDPOINT
-from ace_ray.reports.excerpts import pretty
-from ace_ray.reports.runs import Run, by_benchmark
+from ace_ray.reports.excerpts import to_json
+from ace_ray.reports.runs import ScoredRun, group_runs
 from ace_ray.storage.object_store import Store
 from ace_ray.types import CHECKED, SCORE, ResultRow, digest
-from ace_ray.util.safe_loading import Unbounded, bounded_time, json_of_row
+from ace_ray.util.safe_loading import InvalidContent, bounded_time, json_of_row
 from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.row_filter import entry_order, episodes
 
@@ -49,15 +49,15 @@ _IN_SUMMARY = (
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def results_of(run: Run) -> Iterator[tuple[str, list[ResultRow], dict[str, list[Score]]]]:
+def results_of(run: ScoredRun) -> Iterator[tuple[str, list[ResultRow], dict[str, list[Score]]]]:
     """Yield each benchmark that has rows, its rows without repeats in the order of their entries,
     and its scores by rule set."""
-    for holders in by_benchmark([run]):
+    for holders in group_runs([run]):
         if rows := sorted(run.rows_of(holders.benchmark), key=entry_order):
             yield holders.benchmark, rows, holders.scores[0]
 
 
-def export_inspect(run: Run, target: Store) -> list[str]:
+def export_inspect(run: ScoredRun, target: Store) -> list[str]:
     """Write the rows of ``run`` as log files into ``target``, and return the names of the files.
 
     Each log contains up to `MOST_SAMPLES` rows of one benchmark, and scores over all rows of this
@@ -76,7 +76,7 @@ class _Log:
 
     def __init__(
         self,
-        run: Run,
+        run: ScoredRun,
         benchmark: str,
         rows: Sequence[ResultRow],
         scores: Mapping[str, Sequence[Score]],
@@ -121,7 +121,7 @@ class _Log:
     def _spec(self) -> dict[str, Any]:
         manifest = self._run.manifest
         samples = list(dict.fromkeys(self._ids[row.row_id] for row in self._part))
-        limited_to = {"limited_to": words} if (words := self._limited.words) else {}
+        limited_to = {"limited_to": words} if (words := self._limited.description) else {}
         return {
             "eval_id": self._id,
             "run_id": manifest.run_id,
@@ -198,7 +198,7 @@ class _Log:
             "id": self._ids[view.row_id],
             "epoch": facts["sample"] + 1,
             "input": _question(view.steps)[:_INPUT],
-            "target": "" if view.gold is None else pretty(view.gold[0]),
+            "target": "" if view.gold is None else to_json(view.gold[0]),
             "messages": _messages(view),
             "output": _output(self._answered, output, facts, f"{view.row_id}-output"),
             "scores": {rules: _score(v, output) for rules, v in view.verdicts.items()},
@@ -206,8 +206,8 @@ class _Log:
             "store": _store(view),
             "events": [],
             "model_usage": {self._model: usage} if (usage := _usage(facts)) else {},
-            "started_at": _iso(began),
-            "completed_at": _iso(began, seconds or 0.0),
+            "started_at": _iso_time(began),
+            "completed_at": _iso_time(began, seconds or 0.0),
             "total_time": seconds,
             "working_time": facts["generation_s"],
             "uuid": view.row_id,
@@ -274,7 +274,7 @@ def _call(call: Call, name: str) -> dict[str, Any]:
     """Return a tool call. Arguments that are not a JSON object become one string argument."""
     try:
         arguments = json_of_row(call.arguments) if call.arguments else {}
-    except Unbounded:
+    except InvalidContent:
         arguments = None
     if not isinstance(arguments, dict):
         arguments = {"as_written": call.arguments}
@@ -315,7 +315,7 @@ def _store(view: EpisodeView) -> dict[str, Any]:
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a sample that viewers show in a list of samples."""
     summary = {
-        **{name: _cut(sample[name]) for name in _IN_SUMMARY},
+        **{name: _cut_strings(sample[name]) for name in _IN_SUMMARY},
         "completed": "error" not in sample,
         "message_count": len(sample["messages"]),
     }
@@ -326,10 +326,10 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
     return summary
 
 
-def _cut(value: Any) -> Any:
+def _cut_strings(value: Any) -> Any:
     """Return a JSON value with all strings and keys cut to `_INPUT` characters."""
     if isinstance(value, dict):
-        return {name[:_INPUT]: _cut(item) for name, item in value.items()}
+        return {name[:_INPUT]: _cut_strings(item) for name, item in value.items()}
     return value[:_INPUT] if isinstance(value, str) else value
 
 
@@ -367,5 +367,5 @@ def last_answer(steps: Sequence[Step]) -> str:
     return next((step.text for step in reversed(steps) if step.role == "assistant"), "")
 
 
-def _iso(began: datetime | None, seconds: float = 0.0) -> str:
+def _iso_time(began: datetime | None, seconds: float = 0.0) -> str:
     return bounded_time(began, seconds).isoformat()

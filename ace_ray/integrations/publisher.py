@@ -23,9 +23,9 @@ from ace_ray.integrations.trackers import make_publisher
 from ace_ray.storage.object_store import Store
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
-from ace_ray.util.safe_loading import Unbounded, yaml_tree
+from ace_ray.util.safe_loading import InvalidContent, yaml_tree
 from ace_ray.util.sanitizing import one_line
-from ace_ray.util.secrets import masked
+from ace_ray.util.secrets import mask_secrets
 from ace_ray.util.subprocesses import module_command, module_environment
 
 # Timeout of a tracker at the end of a run.
@@ -49,7 +49,7 @@ def publish(store: Store, to: str, options: Mapping[str, Any]) -> None:
             raise
         # A tracker must not end this process.
         except (Exception, SystemExit) as error:
-            why = f"{type(error).__name__}: {masked(first_line(error))[:300]}"
+            why = f"{type(error).__name__}: {mask_secrets(first_line(error))[:300]}"
             raise UserError(
                 f"not published: {why}", where=to, fix="publish again; only missing values are sent"
             ) from error
@@ -63,9 +63,9 @@ def options_of(items: Sequence[str]) -> dict[str, Any]:
         key, equals, text = item.partition("=")
         try:
             if not equals or not key:
-                raise Unbounded("is not KEY=VALUE")
+                raise InvalidContent("is not KEY=VALUE")
             options[key] = yaml_tree(text)
-        except Unbounded as error:
+        except InvalidContent as error:
             # Do not print the value: it may be a secret.
             raise UserError(str(error), where=f"--option {key}", fix="write key=value") from error
     return options
@@ -85,19 +85,19 @@ def publish_run(uri: str, config: RunConfig) -> None:
             log.warning(f"warning: {target.tracker}: {failure}; to repeat: {command}")
 
 
-def run_published(sweep: Sweep) -> int:
+def run_and_publish(sweep: Sweep) -> int:
     """Run ``sweep`` and return its exit code. Publish its results whenever runs have ended."""
     arguments = (sweep.uri, sweep.any_run)
     threads: list[threading.Thread] = []
 
-    def noted() -> None:
+    def start_publishing() -> None:
         """Start a thread that publishes all new results, unless an earlier one is still busy."""
         busy = any(thread.is_alive() for thread in threads)
         if sweep.has_results and sweep.any_run.publish and not busy:
             threads.append(threading.Thread(target=publish_run, args=arguments, daemon=True))
             threads[-1].start()
 
-    code = sweep.run(noted)
+    code = sweep.run(start_publishing)
     for thread in threads:
         thread.join()
     if sweep.has_results:

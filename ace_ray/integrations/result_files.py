@@ -18,22 +18,22 @@ import ace_ray
 from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
 from ace_ray.integrations.inspect_log import last_answer, model_name, results_of
-from ace_ray.reports.excerpts import pretty
-from ace_ray.reports.runs import Run
+from ace_ray.reports.excerpts import to_json
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.object_store import Store
 from ace_ray.types import ResultRow, digest
-from ace_ray.util.sanitizing import few
+from ace_ray.util.sanitizing import join_names
 from ace_ray.util.stats import Z95
 from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.row_filter import episodes
 
 
-def export_lm_eval(run: Run, target: Store) -> list[str]:
+def export_lm_eval(run: ScoredRun, target: Store) -> list[str]:
     """Write the results of ``run`` as lm-eval's files into ``target``; return their names. A task
     is a benchmark under one rule set. Its metrics are named after the formulas of the scores."""
     manifest = run.manifest
     model = model_name(manifest.model.source)
-    folder = _safe(model.replace("/", "__"))
+    folder = _safe_name(model.replace("/", "__"))
     date = f"{manifest.created:%Y-%m-%dT%H-%M-%S}"
     results: dict[str, Any] = {}
     counts: dict[str, Any] = {}
@@ -52,7 +52,7 @@ def export_lm_eval(run: Run, target: Store) -> list[str]:
                 "repeats": manifest.tree["config"].get("samples", 1),
             }
         for rules, lines in _samples(run, rows).items():
-            name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
+            name = f"{folder}/samples_{_safe_name(f'{benchmark}_{rules}')}_{date}.jsonl"
             target.put(name, bytes(lines))
             names.append(name)
     tree = {
@@ -70,7 +70,7 @@ def export_lm_eval(run: Run, target: Store) -> list[str]:
             "model_args": f"pretrained={model}",
             "model_revision": manifest.tree["model"].get("revision"),
             "limit": manifest.config.limit,
-            "restricted": {name: part.words for name, part in manifest.restricted.items()},
+            "restricted": {name: part.description for name, part in manifest.restricted.items()},
             "gen_kwargs": manifest.tree["identity"].get("sampling"),
         },
         "git_hash": None,
@@ -89,7 +89,7 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
     for score in scores:
         if score.estimate is None:
             continue
-        name = _safe(f"{score.name} {score.formula}".lower())
+        name = _safe_name(f"{score.name} {score.formula}".lower())
         name += "_partial" * score.estimate.partial
         low, high = score.estimate.interval
         metrics[f"{name},none"] = score.estimate.value
@@ -97,7 +97,7 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
     return metrics
 
 
-def _samples(run: Run, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
+def _samples(run: ScoredRun, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
     """Return rule set -> lines of a ``samples_`` file, in the order in which rows are stored.
     ``doc_id`` is the index of the row in ``rows``."""
     numbers = {row.row_id: number for number, row in enumerate(rows)}
@@ -116,7 +116,7 @@ def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
         if step.role in ("system", "user")
     ]
     answer = last_answer(view.steps)
-    target = "" if view.gold is None else pretty(view.gold[0])
+    target = "" if view.gold is None else to_json(view.gold[0])
     prompt = json.dumps(questions, ensure_ascii=False)
     return {
         "doc_id": number,
@@ -135,7 +135,7 @@ def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
     }
 
 
-def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
+def export_hub(run: ScoredRun, target: Store, dataset: str) -> list[str]:
     """Write the headlines of ``run`` into ``target``, as a file for the model's repository on the
     hub. Returns the file names. ``dataset``: id of the benchmark's dataset on the hub.
 
@@ -149,14 +149,14 @@ def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
             fix="evaluate them in separate runs; a Hub dataset belongs to one benchmark",
         )
     ((benchmark, _, by_rules),) = results
-    if words := run.manifest.restriction(benchmark).words:
+    if words := run.manifest.restriction(benchmark).description:
         raise UserError(
             f"the run is limited to {words}", where=run.uri, fix="publish a complete run"
         )
     entries = []
     for rules, (first, *_) in by_rules.items():
         if first.estimate is None or first.estimate.partial:
-            lacks = f": without {few(first.missing)}" if first.missing else ""
+            lacks = f": without {join_names(first.missing)}" if first.missing else ""
             raise UserError(
                 f"the headline of {benchmark}, {rules} rules, is partial{lacks}",
                 where=run.uri,
@@ -175,10 +175,10 @@ def export_hub(run: Run, target: Store, dataset: str) -> list[str]:
                 ),
             }
         )
-    name = f".eval_results/{_safe(benchmark)}.yaml"
+    name = f".eval_results/{_safe_name(benchmark)}.yaml"
     target.put(name, yaml.safe_dump(entries, sort_keys=False, allow_unicode=True).encode())
     return [name]
 
 
-def _safe(text: str) -> str:
+def _safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_") or "run"

@@ -11,26 +11,26 @@ from typing import Any
 
 from pydantic import Field
 
-from ace_ray.benchmarks.comparability import flattened
+from ace_ray.benchmarks.comparability import flatten
 from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import Score
-from ace_ray.config.schema import validated
+from ace_ray.config.schema import validate_tree
 from ace_ray.errors import UserError
 from ace_ray.integrations.trackers import Point, Publication, Scalar
 from ace_ray.reports.sweeps import SweepManifest, read_sweep
-from ace_ray.storage.object_store import Store, Unreachable
-from ace_ray.storage.stored import SUMMARY, Stored
+from ace_ray.storage.object_store import Store, UnreachableStore
+from ace_ray.storage.stored import SUMMARY, StoredRecord
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.types import canonical_json, digest
 from ace_ray.util import log
-from ace_ray.util.sanitizing import few
+from ace_ray.util.sanitizing import join_names
 
 # Maximum characters of a config value. Prompts do not belong in trackers.
 _LONGEST = 500
 
 
-class _StoredScore(Stored):
+class _StoredScore(StoredRecord):
     name: str
     formula: str
     value: float | None
@@ -41,11 +41,11 @@ class _StoredScore(Stored):
     of: int = 0
 
 
-class _StoredScores(Stored):
+class _StoredScores(StoredRecord):
     scores: dict[str, list[_StoredScore]] = Field(default_factory=dict)
 
 
-class _ScoredRun(StoredRun):
+class _TrackedRun(StoredRun):
     """A complete stored run that has scores."""
 
     def __init__(self, store: Store) -> None:
@@ -53,7 +53,7 @@ class _ScoredRun(StoredRun):
 
         Raises `UserError` if the folder is not a complete run with scores."""
         super().__init__(store)
-        if not self.summary.model_fields_set or not self.finished:
+        if not self.summary.model_fields_set or not self.is_finished:
             raise UserError(
                 "the run is not complete",
                 where=self.uri,
@@ -63,7 +63,7 @@ class _ScoredRun(StoredRun):
         self.scores: dict[tuple[str, str], list[Score]] = {}
         for name, block in self.summary.benchmarks.items():
             location = f"{self.uri}/{SUMMARY}: {name}"
-            stored = validated(_StoredScores, block.model_extra or {}, where=location)
+            stored = validate_tree(_StoredScores, block.model_extra or {}, where=location)
             for rules, records in stored.scores.items():
                 trees = [score.model_dump() for score in records]
                 self.scores[name, rules] = [
@@ -90,9 +90,9 @@ def publications(store: Store) -> list[Publication]:
     Raises `UserError`: ``store`` is not a run or sweep, cannot be read, or has no results."""
     sweep = read_sweep(store)
     if sweep is None:
-        run = _ScoredRun(store)
+        run = _TrackedRun(store)
         return [_publication(run.manifest.run_id, "", run.key, {0: run})]
-    sweep_publications = list(_of_sweep(store, *sweep))
+    sweep_publications = list(_sweep_publications(store, *sweep))
     if not sweep_publications:
         raise UserError(
             "no run of the sweep can be published",
@@ -102,18 +102,18 @@ def publications(store: Store) -> list[Publication]:
     return sweep_publications
 
 
-def _of_sweep(
+def _sweep_publications(
     store: Store, manifest: SweepManifest, lines: Sequence[CostRecord]
 ) -> Iterator[Publication]:
     # The id is untrusted, and a tracker may use it as a folder's name.
-    group = _safe(manifest.sweep_id) or "sweep"
-    curves: dict[str, list[tuple[CostRecord, _ScoredRun]]] = {}
+    group = _safe_name(manifest.sweep_id) or "sweep"
+    curves: dict[str, list[tuple[CostRecord, _TrackedRun]]] = {}
     for line in lines:
         if line.state != "complete" or not line.run_id:
             continue
         try:
-            run = _ScoredRun(store.child(line.run_id))
-        except Unreachable:
+            run = _TrackedRun(store.child(line.run_id))
+        except UnreachableStore:
             raise
         except UserError as error:
             log.info(f"{line.label}: skipped: {error}")
@@ -129,17 +129,17 @@ def _of_sweep(
         yield _publication(training, group, key, {line.step or 0: run for line, run in curve})
 
 
-def _publication(name: str, group: str, key: str, runs: Mapping[int, _ScoredRun]) -> Publication:
+def _publication(name: str, group: str, key: str, runs: Mapping[int, _TrackedRun]) -> Publication:
     """Build one publication. ``runs``: training step -> run of this checkpoint, sorted by step."""
     first, *configs = [_config(run) for run in runs.values()]
     shared = {k: v for k, v in first.items() if all(config.get(k) == v for config in configs)}
     points = [
         Point(step, _metrics(run), run.manifest.created.timestamp()) for step, run in runs.items()
     ]
-    return Publication(key, name, group, shared, _words([*runs.values()][-1]), points)
+    return Publication(key, name, group, shared, _run_texts([*runs.values()][-1]), points)
 
 
-def _metrics(run: _ScoredRun) -> dict[str, float]:
+def _metrics(run: _TrackedRun) -> dict[str, float]:
     """Return the metrics of a run for trackers: name -> value. Shares are in percent."""
     metrics: dict[str, float] = {}
     for (benchmark, rules), scores in run.scores.items():
@@ -165,7 +165,7 @@ def _metric(*parts: str) -> str:
     return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
 
 
-def _words(run: _ScoredRun) -> dict[str, str]:
+def _run_texts(run: _TrackedRun) -> dict[str, str]:
     """Return name -> text. The texts describe the headlines of a run and how it was limited."""
     words: dict[str, str] = {}
     for (benchmark, rules), scores in run.scores.items():
@@ -176,18 +176,19 @@ def _words(run: _ScoredRun) -> dict[str, str]:
         if first.estimate is None:
             text += f": no score, {run.summary.why or 'nothing was scored'}"
         elif first.estimate.partial:
-            text += f": partial, {f'without {few(first.missing)}' if first.missing else 'a sample'}"
+            missing = join_names(first.missing)
+            text += f": partial, {f'without {missing}' if missing else 'a sample'}"
         words[_metric(benchmark, rules, "headline_is")] = text
     if (limit := run.manifest.config.limit) is not None:
         words["limited_to"] = str(limit)
     for name, part in run.manifest.restricted.items():
-        words[_metric(name, "limited_to")] = part.words
+        words[_metric(name, "limited_to")] = part.description
     if run.manifest.config.backend == "fake":
         words["backend"] = "fake; a test of the pipeline, not an evaluation"
     return words
 
 
-def _config(run: _ScoredRun) -> dict[str, Scalar]:
+def _config(run: _TrackedRun) -> dict[str, Scalar]:
     """Return key -> value of all settings that can affect a score, except the hash of the rows."""
     manifest = run.manifest
     identity = {k: v for k, v in manifest.tree["identity"].items() if k != "rows"}
@@ -196,35 +197,35 @@ def _config(run: _ScoredRun) -> dict[str, Scalar]:
     identity["ace_ray_version"] = manifest.ace_ray_version
     identity["backend"] = manifest.config.backend
     config: dict[str, Scalar] = {}
-    for key, text in flattened(identity).items():
-        value = _without_paths(json.loads(text))
+    for key, text in flatten(identity).items():
+        value = _strip_paths(json.loads(text))
         if isinstance(value, list | Mapping):
             value = canonical_json(value)[:_LONGEST]
         if value is not None:
             config[re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]] = value
     model = manifest.model
-    return {**config, "model": _last(model.adapter.source if model.adapter else model.source)}
+    return {**config, "model": _last_part(model.adapter.source if model.adapter else model.source)}
 
 
-def _without_paths(value: Any) -> Any:
+def _strip_paths(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _without_paths(child) for name, child in value.items()}
+        return {name: _strip_paths(child) for name, child in value.items()}
     if isinstance(value, list):
-        return [_without_paths(child) for child in value]
+        return [_strip_paths(child) for child in value]
     if not isinstance(value, str):
         return value
     # Only the last part of a local path means something on other machines.
-    return _last(value) if value.startswith(("/", "~", "file:")) else value[:_LONGEST]
+    return _last_part(value) if value.startswith(("/", "~", "file:")) else value[:_LONGEST]
 
 
-def _last(source: str) -> str:
+def _last_part(source: str) -> str:
     return source.rstrip("/").rsplit("/", 1)[-1] or source
 
 
 def _key(name: str, created: str) -> str:
     """Return the tracker key of a run. A new run with the same name gets a new key."""
-    return f"{_safe(name)}-{digest(name, created)[:8]}"
+    return f"{_safe_name(name)}-{digest(name, created)[:8]}"
 
 
-def _safe(name: str) -> str:
+def _safe_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100].strip("-.")

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from ace_ray.config.schema import PublishConfig, Section, validated
+from ace_ray.config.schema import PublishConfig, Section, validate_tree
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.util.local_files import path_of
@@ -53,7 +53,7 @@ class Publication:
     points: Sequence[Point]
     """One point per model, sorted by step."""
 
-    def missing(self, values: Held) -> list[Point]:
+    def missing_points(self, values: Held) -> list[Point]:
         """Return the points without metrics that the tracker has with the same value. Points of
         which no metric remains are left out. ``values``: the tracker's values."""
         points = []
@@ -70,7 +70,7 @@ class TensorBoardOptions(Section):
 
     @field_validator("folder")
     @classmethod
-    def _local(cls, folder: str) -> str:
+    def _check_local(cls, folder: str) -> str:
         if "://" in folder:
             raise ValueError("a folder of this machine")
         return folder
@@ -132,14 +132,14 @@ def to_trackio(options: ProjectOptions, publication: Publication) -> str:
         auto_log_gpu=False,
         auto_log_cpu=False,
     )
-    for point in publication.missing(_held_by_trackio(project, publication.key, elsewhere)):
+    for point in publication.missing_points(_trackio_values(project, publication.key, elsewhere)):
         run.log(point.metrics, step=point.step)
     run.finish()
     # Omit the query of the URL, which may contain a token.
     return f"{(elsewhere or 'trackio').partition('?')[0]}: project {project}"
 
 
-def _held_by_trackio(project: str, name: str, elsewhere: str | None) -> Held:
+def _trackio_values(project: str, name: str, elsewhere: str | None) -> Held:
     from trackio.remote_client import RemoteClient
     from trackio.sqlite_storage import SQLiteStorage
 
@@ -148,10 +148,10 @@ def _held_by_trackio(project: str, name: str, elsewhere: str | None) -> Held:
         entries = client.predict(project, name, api_name="/get_logs")
     else:
         entries = SQLiteStorage.get_logs(project, name)
-    return _by_step(entries, "step")
+    return _values_by_step(entries, "step")
 
 
-def _by_step(entries: Sequence[Mapping[str, Any]], step: str) -> Held:
+def _values_by_step(entries: Sequence[Mapping[str, Any]], step: str) -> Held:
     """Return the last value of each metric at each step. ``step``: key of the step in entries."""
     return {
         (int(entry[step]), name): value
@@ -185,11 +185,11 @@ def to_wandb(options: ProjectOptions, publication: Publication) -> str:
     )
     values: Held = {}
     if run.resumed:  # never true for an offline run, which cannot be queried
-        values = _by_step(list(wandb.Api().run(run.path).scan_history()), _STEP)
+        values = _values_by_step(list(wandb.Api().run(run.path).scan_history()), _STEP)
     run.define_metric(_STEP)
     for name in {name for point in publication.points for name in point.metrics}:
         run.define_metric(name, step_metric=_STEP)
-    for point in publication.missing(values):
+    for point in publication.missing_points(values):
         run.log({**point.metrics, _STEP: point.step})
     run.summary.update({**publication.points[-1].metrics, **publication.words})
     run.finish()
@@ -228,7 +228,7 @@ def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
     }
     metrics = [
         Metric(name, value, int(1000 * point.time), point.step)
-        for point in publication.missing(values)
+        for point in publication.missing_points(values)
         for name, value in point.metrics.items()
     ]
     tags = [RunTag(key, text[:5_000]) for key, text in publication.words.items()]
@@ -276,7 +276,7 @@ def make_publisher(
             where=f"{location}.{key}",
             fix=f"put it into the environment, where {name} reads it",
         )
-    section = validated(TRACKERS[name][0], options, where=location)
+    section = validate_tree(TRACKERS[name][0], options, where=location)
     if find_spec(name) is None:
         raise UserError(
             f"{name} needs the package {name!r}, which is not installed",

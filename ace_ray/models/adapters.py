@@ -44,7 +44,7 @@ _SUFFIXES = (".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_emb
 _PREFIX = "base_model.model."
 
 
-def with_adapter(base: ModelRef, ref: ModelRef, config: Mapping[str, Any]) -> ModelRef:
+def add_adapter(base: ModelRef, ref: ModelRef, config: Mapping[str, Any]) -> ModelRef:
     """Return a copy of ``base`` with the pinned adapter ``ref``, whose adapter_config.json is
     ``config``. Raises `UserError`: vLLM does not support its kind."""
     name, rank = str(config.get("base_model_name_or_path") or "")[:300], _rank(config, ref.source)
@@ -66,7 +66,7 @@ def check_experts(model: ModelRef, architectures: Sequence[str]) -> None:
     if model.adapter and model.adapter.experts and not {*FUSED_EXPERTS} & {*architectures}:
         name = ", ".join(architectures)
         problem = f"trains the experts of {name:.80} as one tensor (target_parameters)"
-        raise _refused(problem, model.adapter.ref.source)
+        raise _refusal(problem, model.adapter.ref.source)
 
 
 def check_weights(folder: Path, base: Path) -> bool:
@@ -82,7 +82,7 @@ def check_weights(folder: Path, base: Path) -> bool:
     for name, tensor in tensors.items():
         suffix = next((end for end in _SUFFIXES if name.endswith(end)), "")
         if not suffix:
-            raise _refused(f"contains {name}, which is not a LoRA weight", str(folder))
+            raise _refusal(f"contains {name}, which is not a LoRA weight", str(folder))
         module = name.removeprefix(_PREFIX).removesuffix(suffix)
         if ".experts" in module or not of_base:
             continue  # vLLM fuses these modules under other names
@@ -93,24 +93,24 @@ def check_weights(folder: Path, base: Path) -> bool:
         side = 1 if suffix == ".lora_A.weight" else 0
         have, need = tensor.shape[side:][:1], target.shape[side:][:1]
         if have != need:
-            raise _of_another(
+            raise _base_error(
                 folder, f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
             )
     lacking = [module for module, is_present in modules.items() if not is_present]
     # Some model families use other names in files than in memory. Then no module is found.
     if lacking and len(lacking) < len(modules):
-        raise _of_another(folder, f"{lacking[0]} is missing")
+        raise _base_error(folder, f"{lacking[0]} is missing")
     return bool(modules) and not lacking
 
 
-def check_where_local(model: ModelRef) -> None:
+def check_local_weights(model: ModelRef) -> None:
     """Call `check_weights` if model and adapter are local folders; else workers call it."""
     assert model.adapter is not None  # callers pass a model with an adapter
     if model.kind == model.adapter.ref.kind == "folder":
         check_weights(Path(model.adapter.ref.location), Path(model.location))
 
 
-def _of_another(folder: Path, why: str) -> UserError:
+def _base_error(folder: Path, why: str) -> UserError:
     return UserError(
         f"the adapter belongs to another base model: {why}",
         where=str(folder),
@@ -144,18 +144,18 @@ def content_hash(folder: Path) -> str:
 def _rank(config: Mapping[str, Any], source: str) -> int:
     """Return the largest rank in an adapter. Raises `UserError`: vLLM cannot load the adapter."""
     if (kind := config.get("peft_type", "LORA")) != "LORA":
-        raise _refused(f"is an adapter of the type {kind!r:.40}, not LORA", source)
+        raise _refusal(f"is an adapter of the type {kind!r:.40}, not LORA", source)
     for key, problem in _NOT_LORA.items():
         if config.get(key):
-            raise _refused(problem, source)
+            raise _refusal(problem, source)
     if config.get("bias", "none") != "none":
-        raise _refused("has biases", source)
+        raise _refusal("has biases", source)
     # vLLM 0.32 raises an AssertionError unless the file has the tensors of both.
     if _experts(config) not in (set(), {"gate_up_proj", "down_proj"}):
-        raise _refused("trains only some parameters of the experts (target_parameters)", source)
+        raise _refusal("trains only some parameters of the experts (target_parameters)", source)
     init = config.get("init_lora_weights", True)
     if str(init).lower() not in _PLAIN_INITS:
-        raise _refused(f"changes the base's weights when it is loaded ({init!r:.40})", source)
+        raise _refusal(f"changes the base's weights when it is loaded ({init!r:.40})", source)
     pattern = config.get("rank_pattern") or {}
     ranks: list[Any] = [
         config.get("r"),
@@ -163,7 +163,7 @@ def _rank(config: Mapping[str, Any], source: str) -> int:
     ]
     for rank in ranks:
         if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= RANKS[-1]:
-            raise _refused(f"has the rank {rank!r:.40}, but vLLM supports 1 to {RANKS[-1]}", source)
+            raise _refusal(f"has the rank {rank!r:.40}, but vLLM supports 1 to {RANKS[-1]}", source)
     return int(max(ranks))
 
 
@@ -173,7 +173,7 @@ def _experts(config: Mapping[str, Any]) -> set[str]:
     return {target.rpartition(".")[2] for target in targets if "experts" in target}
 
 
-def _refused(problem: str, location: str) -> UserError:
+def _refusal(problem: str, location: str) -> UserError:
     return UserError(
         f"the adapter {problem}, which vLLM does not support",
         where=location,

@@ -111,7 +111,7 @@ def parser_class(
         ) from error
 
 
-def reading_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
+def parser_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
     """Return the facts, besides the model, that determine how answers are decoded and parsed.
 
     With strict tool calling vLLM decodes calls under a grammar; some parsers enable it."""
@@ -162,7 +162,7 @@ class AnswerReader:
         self._split = split
         self._log = ParserLog()
 
-    def parser(self, request: Any, template_kwargs: dict[str, Any]) -> Any:
+    def new_parser(self, request: Any, template_kwargs: dict[str, Any]) -> Any:
         """Return a new parser for one answer; None if no parser is configured."""
         if self._class is None:
             return None
@@ -193,30 +193,30 @@ class AnswerReader:
         if self._split:
             reasoning, answer, truncated = split_think(text, opened=opened)
         if self._class is None or truncated:
-            return Reading(answer, reasoning, truncated, _plain(answer, request))
+            return Reading(answer, reasoning, truncated, _plain_answer(answer, request))
         with self._log as logged:
             try:
-                parser = self.parser(request, template_kwargs)
+                parser = self.new_parser(request, template_kwargs)
                 parser.set_prompt_token_ids(prompt_ids)
-                inputs = self._bounded(parser, answer)
+                inputs = self._limit_inputs(parser, answer)
                 theirs, content, calls = parser.parse(
                     answer, request, enable_auto_tools=True, model_output_token_ids=token_ids
                 )
             except Exception as error:  # noqa: BLE001 - hostile text, third-party parsers
-                return self._unread(answer, reasoning, request, template_kwargs, error)
+                return self._fallback(answer, reasoning, request, template_kwargs, error)
         reasoning = theirs or reasoning
         if not inputs:
             inputs = [content or ("" if theirs and not calls else answer)]
         end = getattr(parser.reasoning_parser, "reasoning_end_str", None)
         closed = isinstance(end, str) and bool(end) and end in answer
         if content is None and theirs and not calls and not closed:
-            return Reading("", reasoning, True, _plain("", request))
+            return Reading("", reasoning, True, _plain_answer("", request))
         if not request.tools:
             return Reading(content or "", reasoning)
         tools = ToolAnswer(content or "", tuple(map(_call, calls or ())), logged.error)
         return Reading(inputs[-1], reasoning, False, tools)
 
-    def _bounded(self, parser: Any, text: str) -> list[str]:
+    def _limit_inputs(self, parser: Any, text: str) -> list[str]:
         """Limit the lengths of ``text`` and of the input of the tool parser in ``parser``. Raises
         `TooLong` if ``text`` is too long; the tool parser raises it later for its input. Return
         a list to which that input will be added."""
@@ -233,12 +233,12 @@ class AnswerReader:
             return inputs
         extract = tool.extract_tool_calls
 
-        def bounded(model_output: str, request: Any) -> Any:
+        def extract_bounded(model_output: str, request: Any) -> Any:
             inputs.append(model_output)
             self._check(model_output)
             return extract(model_output, request=request)
 
-        tool.extract_tool_calls = bounded
+        tool.extract_tool_calls = extract_bounded
         return inputs
 
     def _check(self, text: str) -> None:
@@ -246,7 +246,7 @@ class AnswerReader:
         if len(text) > MAX_CHARS or marked:
             raise TooLong
 
-    def _unread(
+    def _fallback(
         self,
         text: str,
         reasoning: str,
@@ -262,7 +262,7 @@ class AnswerReader:
             answer = None if split.truncated else split.answer
         else:
             try:
-                parser = self.parser(request, template_kwargs)
+                parser = self.new_parser(request, template_kwargs)
                 theirs, answer = parser.extract_reasoning(text, request)
                 reasoning = theirs or reasoning
             except Exception:  # noqa: BLE001 - hostile text, third-party parsers
@@ -271,7 +271,7 @@ class AnswerReader:
         return Reading(answer or "", reasoning, answer is None, tools)
 
 
-def _plain(text: str, request: Any) -> ToolAnswer | None:
+def _plain_answer(text: str, request: Any) -> ToolAnswer | None:
     return ToolAnswer(text) if request.tools else None
 
 

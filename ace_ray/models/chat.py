@@ -12,9 +12,9 @@ from typing import Any
 from ace_ray.errors import PromptRefused, UserError, first_line
 from ace_ray.models.completions import arguments_of
 from ace_ray.models.engine_args import INSTALL
-from ace_ray.models.families import date_variables, tree_of
+from ace_ray.models.families import date_variables, read_json
 from ace_ray.types import Messages, Tools
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 _PROBE = "ace_ray_probe_tool"
 _RESULT = "ace_ray_probe_result"
@@ -115,7 +115,7 @@ class Chat:
         template = self.tokenizer.get_chat_template(tools=[_PROBE_FUNCTION])
         return hashlib.sha256(template.encode()).hexdigest()
 
-    def names(self, variable: str) -> bool:
+    def has_variable(self, variable: str) -> bool:
         """Return whether the template uses ``variable``. Templates ignore unknown variables."""
         templates = self.tokenizer.chat_template
         texts = templates.values() if isinstance(templates, dict) else [templates]
@@ -124,14 +124,14 @@ class Chat:
     def render(self, messages: Messages, tools: Tools = None) -> str:
         """Render the prompt text, with ``tools`` in OpenAI's format. Raises `PromptRefused` when
         the template does not compile or rejects the messages."""
-        divided = one_call_per_message(messages)
+        divided = split_calls(messages)
         return self._render(divided if divided and self.is_single_call else messages, tools)
 
     def _render(self, messages: Messages, tools: Tools) -> str:
-        offered = [_tool_as_served(tool) for tool in tools] if tools else None
+        offered = [_server_tool(tool) for tool in tools] if tools else None
         try:
             text = self.tokenizer.apply_chat_template(
-                _as_served(messages),
+                _server_messages(messages),
                 tools=offered,
                 tokenize=False,
                 add_generation_prompt=True,
@@ -170,9 +170,7 @@ class Chat:
     def is_single_call(self) -> bool:
         """Whether the template rejects an answer with two calls, but accepts two answers with one
         call each (Llama 3). `render` then divides answers."""
-        return not self._accepts(PROBE_HISTORY) and self._accepts(
-            one_call_per_message(PROBE_HISTORY) or ()
-        )
+        return not self._accepts(PROBE_HISTORY) and self._accepts(split_calls(PROBE_HISTORY) or ())
 
     def _accepts(self, messages: Messages) -> bool:
         try:
@@ -194,11 +192,11 @@ class Chat:
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a rendered prompt, which already contains the special tokens."""
-        ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
+        ids: list[int] = self.tokenizer.encode(replace_surrogates(text), add_special_tokens=False)
         return ids
 
 
-def one_call_per_message(messages: Messages) -> list[Mapping[str, Any]] | None:
+def split_calls(messages: Messages) -> list[Mapping[str, Any]] | None:
     """Divide answers with several calls into answers with one call, each before its result. Return
     None if no answer has several calls. Templates of Llama 3 accept only one call per answer."""
     if all(len(message.get("tool_calls") or ()) < 2 for message in messages):
@@ -230,26 +228,26 @@ def _position(result: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) 
     return len(messages)
 
 
-def _as_served(messages: Messages) -> list[dict[str, Any]]:
+def _server_messages(messages: Messages) -> list[dict[str, Any]]:
     """Convert messages as vLLM's server does for templates that expect strings as contents."""
     served = []
     for message in messages:
         fields = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}
         fields["content"] = "" if message.get("content") is None else message["content"]
         if message.get("tool_calls"):
-            fields["tool_calls"] = list(map(_with_read_arguments, message["tool_calls"]))
+            fields["tool_calls"] = list(map(_parse_arguments, message["tool_calls"]))
         if message.get("reasoning") is not None:
             fields |= dict.fromkeys(("reasoning", "reasoning_content"), message["reasoning"])
         served.append(fields)
     return served
 
 
-def _with_read_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call["function"]
     return {**call, "function": {**function, "arguments": arguments_of(function.get("arguments"))}}
 
 
-def _tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _server_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a tool as vLLM's server does: keys that OpenAI does not define are removed, such as
     BFCL's description of a result."""
     function = tool["function"]
@@ -262,7 +260,7 @@ def _tokenizer_class(folder: Path) -> Any:
     """Return `PreTrainedTokenizerFast` if ``folder`` names this class, else `AutoTokenizer`."""
     import transformers
 
-    settings = tree_of(folder / "tokenizer_config.json")
+    settings = read_json(folder / "tokenizer_config.json")
     name = settings.get("tokenizer_class")
     # AutoTokenizer imports torch, which takes 5-15 s of CPU time before a run can start.
     if name in ("PreTrainedTokenizerFast", "TokenizersBackend") and "auto_map" not in settings:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ace_ray.errors import UserError, first_line
-from ace_ray.storage.object_store import S3Store, Store, Unreachable
-from ace_ray.storage.object_store.local import open_regular
-from ace_ray.util.safe_loading import json_within
+from ace_ray.storage.object_store import S3Store, Store, UnreachableStore
+from ace_ray.storage.object_store.local import open_regular_file
+from ace_ray.util.safe_loading import parse_limited_json
 
 INDEX = "model.safetensors.index.json"
 _PICKLE_INDEX = "pytorch_model.bin.index.json"
@@ -132,7 +132,7 @@ class _Files:
         if isinstance(self.source, S3Store):
             file: BinaryIO = self.source.open(name)
             return file
-        return open_regular(self.source / name)
+        return open_regular_file(self.source / name)
 
 
 def check_whole(source: Path | S3Store) -> None:
@@ -158,7 +158,7 @@ def check_whole(source: Path | S3Store) -> None:
         if name not in files.sizes:
             raise UserError("is missing", where=files.location_of(name), fix=_AGAIN)
         if files.sizes[name] <= _POINTER_BYTES:
-            with _reading(files, name, "cannot be read"), files.open(name) as file:
+            with _wrap_errors(files, name, "cannot be read"), files.open(name) as file:
                 _refuse_pointer(file, files.location_of(name))
     empty = bool(weights)
     for name in weights:
@@ -172,8 +172,8 @@ def check_whole(source: Path | S3Store) -> None:
                     fix=_AGAIN,
                 )
             continue
-        with _reading(files, name, "cannot be read"):
-            why = _torn_pickle(files, name)
+        with _wrap_errors(files, name, "cannot be read"):
+            why = _pickle_problem(files, name)
         if why:
             raise UserError(why, where=files.location_of(name), fix=_AGAIN)
         empty = False
@@ -186,7 +186,7 @@ def check_whole(source: Path | S3Store) -> None:
 def check_gguf(path: Path) -> None:
     """Raise `UserError` if ``path`` is a git-lfs pointer or not a GGUF file, and `OSError` if it is
     not a regular file."""
-    with open_regular(path) as file:
+    with open_regular_file(path) as file:
         head = file.read(len(_POINTER))
     if head == _POINTER:
         raise UserError(_IS_POINTER, where=str(path), fix=_PULL)
@@ -212,14 +212,14 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
     # vLLM does not load an adapter in the folder of a model.
     names = [name for name in weight_names(files.names) if not name.startswith("adapter_model.")]
     names = _safetensors(names) or names
-    if lacks := lacking(names):
+    if lacks := missing_weights(names):
         location = files.location_of("").rstrip("/")
-        fix = way_out(files.source) or "name a complete checkpoint"
+        fix = suggest_fix(files.source) or "name a complete checkpoint"
         raise UserError(lacks, where=location, fix=fix)
     return names
 
 
-def way_out(source: Path | Store) -> str:
+def suggest_fix(source: Path | Store) -> str:
     """Return what to use in place of the folder ``source``, which contains no model: a subfolder
     with a model, or a program that converts weights in a trainer's own format. Return "" if the
     folder has neither."""
@@ -245,7 +245,7 @@ def _safetensors(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.endswith(".safetensors"))
 
 
-def _torn_pickle(files: _Files, name: str) -> str:
+def _pickle_problem(files: _Files, name: str) -> str:
     """Return why ``name`` is not a complete torch file; "" if it is complete. A bare pickle, the
     format of older versions, is only checked at its beginning."""
     with files.open(name) as file:
@@ -258,7 +258,7 @@ def _torn_pickle(files: _Files, name: str) -> str:
     return "" if begins[:1] == b"\x80" else "is not a file saved by torch"
 
 
-def lacking(names: Collection[str]) -> str:
+def missing_weights(names: Collection[str]) -> str:
     """Return which weight file of a checkpoint without an index is missing; "" if all files exist.
 
     Trainers write the index last. Until then, the parts' names show how many parts there are."""
@@ -279,7 +279,7 @@ def weight_names(names: Collection[str]) -> list[str]:
     return sorted(name for name in weights if not name.startswith(_BESIDES))
 
 
-def same_layout(folder: Path, new_folder: Path) -> str:
+def layout_diff(folder: Path, new_folder: Path) -> str:
     """Return why weights in ``new_folder`` cannot replace those in ``folder``; "" if they can."""
     a, b = tensors_of(folder), tensors_of(new_folder)
     if not a or not b:
@@ -331,7 +331,7 @@ def weight_bytes(folder: Path) -> int:
 def index_of(raw: bytes) -> dict[str, str]:
     """Return the file name of each tensor in an index. Raises `ValueError` if it is malformed."""
     try:
-        weight_map = json_within(raw, _INDEX_BYTES, _MOST_VALUES)["weight_map"]
+        weight_map = parse_limited_json(raw, _INDEX_BYTES, _MOST_VALUES)["weight_map"]
         index: dict[str, str] = dict(weight_map.items())
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"weight_map is missing ({error})") from error
@@ -347,18 +347,18 @@ def _index(files: _Files, name: str) -> dict[str, str]:
     """Read the index ``name``; {} if the file does not exist. Raises `UserError`."""
     if name not in files.sizes:
         return {}
-    with _reading(files, name, "is not an index of weights"), files.open(name) as file:
+    with _wrap_errors(files, name, "is not an index of weights"), files.open(name) as file:
         _refuse_pointer(file, files.location_of(name))
         file.seek(0)
         return index_of(file.read(_INDEX_BYTES + 1))
 
 
 @contextmanager
-def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
+def _wrap_errors(files: _Files, name: str, wrong: str) -> Iterator[None]:
     """Context that converts errors in reading the file ``name`` to a `UserError`, which begins with
     ``wrong``.
 
-    Raises `Unreachable` if a store has listed the file, but does not return it now."""
+    Raises `UnreachableStore` if a store has listed the file, but does not return it now."""
     try:
         yield
     except FileNotFoundError as error:
@@ -366,7 +366,7 @@ def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OSError) and isinstance(files.source, S3Store):
             problem = f"cannot be read now: {first_line(error)}"
-            raise Unreachable(problem, where=files.source.root, fix="try again") from error
+            raise UnreachableStore(problem, where=files.source.root, fix="try again") from error
         fix = "check its permissions" if isinstance(error, PermissionError) else _AGAIN
         raise UserError(f"{wrong}: {error}", where=files.location_of(name), fix=fix) from error
 
@@ -374,7 +374,7 @@ def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in the header of a safetensors file. Raises `UserError`: the file is
     missing, truncated or damaged."""
-    with _reading(files, shard, "cannot be read as weights"), files.open(shard) as file:
+    with _wrap_errors(files, shard, "cannot be read as weights"), files.open(shard) as file:
         length = int.from_bytes(file.read(8), "little")
         size = files.sizes.get(shard, 0)
         if size == 0:
@@ -383,7 +383,7 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
             raise ValueError("it is truncated or not a safetensors file")
         header = file.read(min(length, _HEADER_BYTES + 1))
         end = 8 + length
-        for name, entry in json_within(header, _HEADER_BYTES, _MOST_VALUES).items():
+        for name, entry in parse_limited_json(header, _HEADER_BYTES, _MOST_VALUES).items():
             if name == "__metadata__":
                 continue
             (first, last), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]

@@ -60,7 +60,7 @@ class Reasoning:
     value: Any
 
 
-class Interrupted(ValueError):
+class Interruption(ValueError):
     """An abort, a filter or an error ended the answer, so it is not the model's own answer."""
 
     def __init__(self, reason: str) -> None:
@@ -88,7 +88,7 @@ class Replay:
         if len(self._forms) > MAX_REPLAYED:
             del self._forms[next(iter(self._forms))]
 
-    def form(self, text: str, message: Mapping[str, Any]) -> tuple[str, Any]:
+    def to_field(self, text: str, message: Mapping[str, Any]) -> tuple[str, Any]:
         """Return the key and value for sending back the reasoning ``text`` of ``message``."""
         return self._forms.get(_answer_key(text, message), (self._name, text))
 
@@ -126,7 +126,7 @@ def request_body(
     reasoning; None: reasoning is not sent. ``max_tokens`` lowers the limit of the answer."""
     tree: dict[str, Any] = {
         "model": config.model,
-        "messages": [_sent(message, replay) for message in messages],
+        "messages": [_to_request(message, replay) for message in messages],
         **request_fields(sampling),
     }
     if tools:
@@ -147,18 +147,18 @@ def request_body(
     return json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _sent(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
+def _to_request(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
     sent = {key: message[key] for key in _SENT if key in message}
     if message.get("tool_calls"):
-        sent["tool_calls"] = with_text_arguments(message)["tool_calls"]
+        sent["tool_calls"] = arguments_to_text(message)["tool_calls"]
     reasoning = next((message[name] for name in _NAMES if message.get(name)), None)
     if replay is not None and isinstance(reasoning, str):
-        name, value = replay.form(reasoning, message)
+        name, value = replay.to_field(reasoning, message)
         sent[name] = value
     return sent
 
 
-def with_text_arguments(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def arguments_to_text(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message whose calls have their arguments as JSON text, as the protocol requires."""
     if not message.get("tool_calls"):
         return message
@@ -185,7 +185,7 @@ def completion_of(
     text, thought = _content(message.get("content"))
     if not text and isinstance(message.get("refusal"), str):
         text = message["refusal"] or text  # a refusal counts as the model's answer
-    reasoning = thought or _separated(message)
+    reasoning = thought or _reasoning_of(message)
     finish = _ending(choice.get("finish_reason"))
     usage = tree.get("usage")
     prompt, answer = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
@@ -220,14 +220,14 @@ def completion_of(
 
 def _ending(reason: Any) -> str:
     """Convert a server's finish reason to OpenAI's. An unknown reason becomes ``stop``.
-    Raises `Interrupted` if neither the model nor a token limit ended the answer."""
+    Raises `Interruption` if neither the model nor a token limit ended the answer."""
     if reason is None:
         return "stop"
     if not isinstance(reason, str):
-        raise Interrupted("")
+        raise Interruption("")
     word = reason.lower()
     if _FILTERED.fullmatch(word) or _INTERRUPTED.search(word):
-        raise Interrupted(reason)
+        raise Interruption(reason)
     return "length" if _CUT.fullmatch(word) else word if word in CALLED else "stop"
 
 
@@ -255,7 +255,7 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
     return "".join(texts) if texts else None, reasoning
 
 
-def _separated(message: Mapping[str, Any]) -> Reasoning | None:
+def _reasoning_of(message: Mapping[str, Any]) -> Reasoning | None:
     """Return the reasoning that a message has apart from its content, or None.
 
     Structured details take precedence over text: the server needs their signatures back."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 
-def all_cores() -> dict[str, str]:
+def core_binding() -> dict[str, str]:
     """Return the variable that gives an engine all cores of this process.
 
     vLLM's "auto" reserves a core for its frontend, which halves the speed on 2 cores. The variable
@@ -19,7 +19,7 @@ def all_cores() -> dict[str, str]:
 
 def cpu_environment() -> dict[str, str]:
     """Return all variables of this module. A value that the user has set is kept."""
-    ours = all_cores()
+    ours = core_binding()
     # By default a thread of OpenMP (libgomp) spins 300,000 times at a barrier, and occupies a core
     # that other processes need. With 10,000 or 30,000 spins a pipeline was about 6 % faster on 2
     # cores; with 1,000 it was slower (perf/rounds.csv).

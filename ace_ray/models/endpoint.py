@@ -16,7 +16,7 @@ from typing import Any
 
 from ace_ray.config.schema import CandidateEndpoint, EndpointConfig
 from ace_ray.errors import PromptTooLong, RowError
-from ace_ray.models.completions import Interrupted, Replay, completion_of, request_body
+from ace_ray.models.completions import Interruption, Replay, completion_of, request_body
 from ace_ray.models.http import Client, HttpRequest, proxy_of
 from ace_ray.models.pacing import (
     MAX_RETRY_AFTER_S,
@@ -28,7 +28,7 @@ from ace_ray.models.pacing import (
 )
 from ace_ray.models.urls import check_url, host_of, read_key
 from ace_ray.types import Completion, Messages, Sampling, Tools
-from ace_ray.util.secrets import without_key
+from ace_ray.util.secrets import mask_key
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
@@ -55,7 +55,7 @@ class Filtered(EndpointRefused):
     """A filter of the endpoint withheld the answer, or a part of it."""
 
 
-class _Failed(Exception):
+class _Failure(Exception):
     """An attempt failed, and a retry may succeed.
 
     ``down``: the server seems to be down. False for a server that requests a pause."""
@@ -114,7 +114,7 @@ class EndpointModel(Client):
                 raise
             except EndpointRefused as error:
                 why, of_schemas = str(error), isinstance(error, SchemaRefused)
-        completion = await self._answer(messages, sampling.following(None), tools)
+        completion = await self._answer(messages, sampling.with_schema(None), tools)
         if of_schemas:
             self._takes_no_schema = why
         completion.schema_refused = why
@@ -140,7 +140,7 @@ class EndpointModel(Client):
     async def _ask_with_retries(self, body: bytes, tools: Tools) -> Completion:
         if self._breaker.is_open:
             raise EndpointDown(f"{self._host} was not asked, because earlier requests failed")
-        attempts = 1 if self._breaker.on_trial else 1 + self._config.max_retries
+        attempts = 1 if self._breaker.is_on_trial else 1 + self._config.max_retries
         waited_s = 0.0
         for attempt in range(1, attempts + 1):
             try:
@@ -149,14 +149,14 @@ class EndpointModel(Client):
                     waited_s += turn_s
                     await asyncio.sleep(turn_s)
                     completion = await self._ask(body, tools)
-            except _Failed as error:
+            except _Failure as error:
                 failure = error
                 self.answering = False
             except (EndpointRefused, PromptTooLong):
-                self._answered()
+                self._note_answer()
                 raise
             else:
-                self._answered()
+                self._note_answer()
                 assert completion.endpoint is not None  # set by `completion_of`
                 facts = replace(completion.endpoint, attempts=attempt, waited_s=waited_s)
                 completion.endpoint = facts
@@ -164,17 +164,17 @@ class EndpointModel(Client):
             wait_s = failure.retry_after_s
             if attempt == attempts or wait_s > MAX_RETRY_AFTER_S or self._breaker.is_open:
                 break
-            self._pacer.hold(time.monotonic(), wait_s)
+            self._pacer.delay(time.monotonic(), wait_s)
             wait_s = max(wait_s, backoff_s(attempt))
             waited_s += wait_s
             await asyncio.sleep(wait_s)
         if failure.down:
-            self._breaker.failed()
+            self._breaker.note_failure()
         tried = f"{attempt} attempt{'s' * (attempt > 1)}"
         raise EndpointDown(f"{self._host} gave no answer in {tried}: {failure}") from failure
 
-    def _answered(self) -> None:
-        self._breaker.answered()
+    def _note_answer(self) -> None:
+        self._breaker.note_answer()
         self.answering = True
 
     async def _ask(self, body: bytes, tools: Tools) -> Completion:
@@ -187,29 +187,29 @@ class EndpointModel(Client):
         request = HttpRequest("POST", self._url, headers, body, total_s, MAX_ANSWER_BYTES + 1)
         start = time.perf_counter()
         try:
-            reply = await self._sent(request, proxy=self._proxy)
+            reply = await self._send(request, proxy=self._proxy)
         except TimeoutError as error:
-            raise _Failed(f"timed out after {total_s:g} s (timeout_s)") from error
+            raise _Failure(f"timed out after {total_s:g} s (timeout_s)") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _Failed(self._clipped(str(error) or type(error).__name__)) from error
+            raise _Failure(self._clip(str(error) or type(error).__name__)) from error
         raw = reply.body
         if len(raw) > MAX_ANSWER_BYTES:
-            raise _Failed(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+            raise _Failure(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
         if len(self._key or "") >= MIN_KEY_CHARS:  # Latin-1 keeps every byte
-            raw = without_key(raw.decode("latin-1"), self._key).encode("latin-1")
+            raw = mask_key(raw.decode("latin-1"), self._key).encode("latin-1")
         if reply.status != 200:
             raise self._refusal(reply.status, reply.headers, raw)
         try:
             completion, reasoning = completion_of(
                 json.loads(raw), tools, split_reasoning=self._split_reasoning
             )
-        except Interrupted as error:
+        except Interruption as error:
             if error.filtered:
                 raise Filtered(f"{self._host} withheld the answer: {error}") from error
             # The server is up and may answer a retry.
-            raise _Failed(str(error), down=False) from error
+            raise _Failure(str(error), down=False) from error
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-            raise _Failed(f"not a chat completion: {self._error_text(raw)}") from error
+            raise _Failure(f"not a chat completion: {self._error_text(raw)}") from error
         completion.seconds = time.perf_counter() - start
         if self._replay is not None and reasoning is not None:
             self._replay.remember(reasoning, completion)
@@ -219,14 +219,14 @@ class EndpointModel(Client):
         answer = f"HTTP {status}: {self._error_text(raw)}"
         if status in RETRIED or status >= 500:
             pause_s = retry_after_s(headers.get("Retry-After", ""), time.time())
-            return _Failed(answer, down=status >= 500, retry_after_s=pause_s)
+            return _Failure(answer, down=status >= 500, retry_after_s=pause_s)
         if status in (401, 403):
             name = self._config.api_key_env
             key = f"the key in {name}" if name else "requests without a key"
             return EndpointRefused(f"{self._host} does not accept {key}: {answer}")
-        if any(phrase in _start(raw).lower() for phrase in _TOO_LONG):
+        if any(phrase in _head(raw).lower() for phrase in _TOO_LONG):
             return PromptTooLong(f"{self._host}: {answer}")
-        of_schemas = status in (400, 422) and _OF_SCHEMAS.search(_start(raw).lower())
+        of_schemas = status in (400, 422) and _OF_SCHEMAS.search(_head(raw).lower())
         kind = SchemaRefused if of_schemas else EndpointRefused
         return kind(f"{self._host} rejects the request: {answer}")
 
@@ -239,10 +239,10 @@ class EndpointModel(Client):
         for name in ("error", "message", "detail"):
             if isinstance(tree, dict) and tree.get(name):
                 tree = tree[name]
-        return self._clipped(tree if isinstance(tree, str) else _start(raw)) or "(no message)"
+        return self._clip(tree if isinstance(tree, str) else _head(raw)) or "(no message)"
 
-    def _clipped(self, text: str) -> str:
-        text = without_key(text, self._key)
+    def _clip(self, text: str) -> str:
+        text = mask_key(text, self._key)
         return " ".join(text[: 4 * MAX_MESSAGE_CHARS].split())[:MAX_MESSAGE_CHARS]
 
 
@@ -253,5 +253,5 @@ def _room(refusal: str) -> int:
     return int(context[1]) - int(prompt[1]) if context and prompt else 0
 
 
-def _start(raw: bytes) -> str:
+def _head(raw: bytes) -> str:
     return raw[: 4 * MAX_MESSAGE_CHARS].decode("utf-8", "replace")

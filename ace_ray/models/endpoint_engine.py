@@ -44,7 +44,7 @@ class EndpointEngine(EndpointModel):
         )
         self.device = f"endpoint {host_of(endpoint.url)}"
 
-    async def alive(self) -> None:
+    async def check_health(self) -> None:
         """Return at once, without a health check. If the endpoint fails (see `answering`), a
         restart of this process would not help."""
 

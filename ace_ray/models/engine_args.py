@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ace_ray.config.schema import ModelConfig, RunConfig, SamplingConfig
-from ace_ray.config.suggestions import instead, sections_of, unknown_keys
+from ace_ray.config.suggestions import sections_of, suggest_key, unknown_keys
 from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import read_plugins, registered_parsers
 from ace_ray.util import vllm_source
@@ -50,7 +50,7 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
         elsewhere = sections_of(RunConfig)
         fixes = {}
         for name in unknown:
-            fix = instead(name, fields, elsewhere, but="engine")
+            fix = suggest_key(name, fields, elsewhere, but="engine")
             fixes[name] = fix if len(fix) < _LONG else "see vLLM's engine arguments"
         raise unknown_keys(fixes, source="engine", label="vLLM has no engine argument")
     # Plans use these arguments, so refuse booleans, null and numbers below 1.
@@ -95,7 +95,7 @@ def parser_names(kind: str) -> set[str]:
     The set is empty if vLLM's source has another layout. Raises `UserError`: vLLM is missing."""
     _check_installed()
     folder = {"reasoning": "reasoning", "tool": "tool_parsers"}[kind]
-    module = vllm_source.parsed(f"{folder}/__init__.py")
+    module = vllm_source.parse_source(f"{folder}/__init__.py")
     values = [node.value for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     keys = [key for value in values if isinstance(value, ast.Dict) for key in value.keys]
     return {str(key.value) for key in keys if isinstance(key, ast.Constant)}

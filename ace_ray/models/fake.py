@@ -33,7 +33,7 @@ class FakeCall(Section):
     arguments: str = "{}"
 
 
-class Slow(Section):
+class SlowRows(Section):
     """Slow rows, like answers at a token limit. A fraction ``share`` of all rows has the mean
     delay multiplied by ``times``."""
 
@@ -67,7 +67,7 @@ class FakeScript(Section):
     delay_s: float = 0.0
     exponential: bool = False
     """vary delays like the lengths of real answers, with the mean `delay_s`"""
-    slow: Slow | None = None
+    slow: SlowRows | None = None
     """texts whose answers take this many times `delay_s`"""
     cache_tokens: int = Field(0, ge=0)
     """size of the prefix cache; 0: none, and no figures of the engine"""
@@ -141,7 +141,7 @@ class FakeEngine:
 
     def __init__(self, script: Mapping[str, Any], folder: Path = Path()) -> None:
         self._config_script = dict(script)
-        self._take(folder)
+        self._load(folder)
         self.max_model_len = self._script.max_model_len
         self.cache_tokens = self._script.cache_tokens
         self._cache = PrefixCache(self.cache_tokens)
@@ -150,14 +150,14 @@ class FakeEngine:
         self._works = asyncio.Event()
         self._works.set()
 
-    def _take(self, folder: Path) -> None:
+    def _load(self, folder: Path) -> None:
         """Load a checkpoint: a file `SCRIPT` in ``folder`` overrides the script in the config."""
         file = folder / SCRIPT
         tree = json.loads(file.read_text()) if file.is_file() else {}
         self._script = FakeScript.model_validate({**self._config_script, **tree})
         self._weights = folder
 
-    async def alive(self) -> None:
+    async def check_health(self) -> None:
         await self._works.wait()
 
     def processes(self) -> list[Any]:
@@ -165,7 +165,7 @@ class FakeEngine:
 
     async def swap(self, folder: Path) -> None:
         stale = self._weights
-        self._take(folder)
+        self._load(folder)
         if self._script.swap == "dead":
             raise EngineDead("scripted crash during a swap")
         if self._script.swap == "stale":
@@ -197,7 +197,7 @@ class FakeEngine:
             raise EngineDead("told to die")
         if _fault_occurs(script.hang, last):
             self._works.clear()
-        await self.alive()
+        await self.check_health()
         if any(key in last for key in script.endless):
             await asyncio.Event().wait()
         hold_files = [file for key, file in script.hold.items() if key in last]

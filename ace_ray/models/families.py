@@ -19,7 +19,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.util import vllm_source
-from ace_ray.util.sanitizing import few
+from ace_ray.util.sanitizing import join_names
 
 # Template variables that tell vLLM's parsers whether an answer begins with reasoning.
 SWITCHES = ("enable_thinking", "thinking")
@@ -151,7 +151,7 @@ class FormatChoice:
     start_date: str | None = None
 
     @property
-    def named_reasoning(self) -> str | None:
+    def vllm_reasoning_parser(self) -> str | None:
         """Name of the reasoning parser if it is one of vLLM's, else None."""
         return None if self.reasoning_parser in ("auto", "none") else self.reasoning_parser
 
@@ -189,13 +189,13 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
     ``tokenizer_mode`` is the engine argument of this name."""
     templates: list[Any] = []
     for name in ("tokenizer_config.json", "chat_template.json"):
-        listed = tree_of(folder / name).get("chat_template")
+        listed = read_json(folder / name).get("chat_template")
         variants = listed if isinstance(listed, list) else [listed]
         templates += [t.get("template") if isinstance(t, dict) else t for t in variants]
     for path in (folder / "chat_template.jinja", *sorted(folder.glob("*_chat_templates/*.jinja"))):
         templates.append(_text(path))
-    config = tree_of(folder / "config.json")
-    is_mistral = _in_mistrals_format(folder, tokenizer_mode)
+    config = read_json(folder / "config.json")
+    is_mistral = _is_mistral(folder, tokenizer_mode)
     names = config.get("architectures")
     return FamilyFacts(
         tuple(text for text in templates if isinstance(text, str) and text),
@@ -206,7 +206,7 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
     )
 
 
-def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
+def _is_mistral(folder: Path, tokenizer_mode: str) -> bool:
     """Return whether vLLM reads the folder in Mistral's format (``vllm/tokenizers/registry.py``).
 
     For ``tokenizer_mode`` "auto" the folder needs Mistral's tokenizer, and Mistral's weights or
@@ -300,8 +300,8 @@ def check_architecture(model: ModelRef, files: ModelFiles, engine: Mapping[str, 
             where=path,
             fix="add them as in the original model, or to engine.hf_overrides",
         )
-    if vllm_names.isdisjoint(architectures) and not _of_transformers(architectures):
-        names = few(f"{name:.80}" for name in architectures)
+    if vllm_names.isdisjoint(architectures) and not _hf_architectures(architectures):
+        names = join_names(f"{name:.80}" for name in architectures)
         raise UserError(
             f"vLLM does not support the architecture {names}",
             where=path,
@@ -309,7 +309,7 @@ def check_architecture(model: ModelRef, files: ModelFiles, engine: Mapping[str, 
         )
 
 
-def _of_transformers(architectures: Iterable[str]) -> set[str]:
+def _hf_architectures(architectures: Iterable[str]) -> set[str]:
     """Return the ``architectures`` that the package transformers implements. vLLM can run many of
     these with transformers' code, even if it does not implement them itself."""
     import transformers
@@ -318,7 +318,7 @@ def _of_transformers(architectures: Iterable[str]) -> set[str]:
     return set(dir(transformers)).intersection(architectures)
 
 
-def with_parsers(role: ServedRole, facts: FamilyFacts, *, calls: bool) -> ServedRole:
+def resolve_parsers(role: ServedRole, facts: FamilyFacts, *, calls: bool) -> ServedRole:
     """Return ``role`` with ``auto`` replaced by the parsers of the model's family. ``calls``:
     whether the role is offered tools; if not, ``auto`` becomes no tool parser. Raises `UserError`
     if no tool parser fits the family."""
@@ -345,7 +345,7 @@ def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") ->
     )
 
 
-def tree_of(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; {} if it cannot be read."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))

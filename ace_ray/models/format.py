@@ -14,12 +14,12 @@ from typing import Any
 
 from ace_ray.errors import PromptRefused, PromptTooLong, RequestFailed
 from ace_ray.models.answer_parser import AnswerReader, Reading, parser_class
-from ace_ray.models.chat import PROBE_HISTORY, PROBE_TOOLS, one_call_per_message
-from ace_ray.models.completions import with_text_arguments
+from ace_ray.models.chat import PROBE_HISTORY, PROBE_TOOLS, split_calls
+from ace_ray.models.completions import arguments_to_text
 from ace_ray.models.families import SWITCHES, FormatChoice, date_variables
 from ace_ray.models.reasoning import closes_thinking, may_think
 from ace_ray.types import Messages, ToolAnswer, Tools
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 # Timeout of a rendering. vLLM's default of 30 s includes the time in a worker's queue.
 RENDER_TIMEOUT_S = 300
@@ -45,7 +45,7 @@ class Prompt:
     tools: Tools = None
 
     @property
-    def adjusted(self) -> dict[str, Any]:
+    def adjustments(self) -> dict[str, Any]:
         """Sampling parameters that the parser needs: whether special tokens stay in the text, and
         a grammar for decoding."""
         request = self.request
@@ -75,9 +75,9 @@ class Format:
         # Other renderers use an encoder of vLLM and ignore the template.
         self._of_jinja = self.renderer_name == "HfRenderer"
         choice.load_plugins()
-        tool, reasoning = choice.tool_parser, choice.named_reasoning
+        tool, reasoning = choice.tool_parser, choice.vllm_reasoning_parser
 
-        def online(tool: str | None) -> tuple[Any, AnswerReader]:
+        def make_reader(tool: str | None) -> tuple[Any, AnswerReader]:
             parser_type = parser_class(
                 self.tokenizer, reasoning=reasoning, tool=tool, is_harmony=self.is_harmony
             )
@@ -103,38 +103,38 @@ class Format:
             self._variables = {**date_variables(choice.start_date), **self._variables}
         if self.is_harmony:  # harmony reads the effort from the request
             self._effort = self._variables.pop("reasoning_effort", None)
-        self._with_tools = online(tool)
+        self._with_tools = make_reader(tool)
         # Without tools a tool parser must not change an answer. Harmony uses one parser for both
         # cases, since the parser class keeps the settings of its last use.
-        self._plain = online(None) if tool and not self.is_harmony else self._with_tools
+        self._plain = make_reader(None) if tool and not self.is_harmony else self._with_tools
 
     async def render(self, messages: Messages, tools: Tools = None, *, schema: str = "") -> Prompt:
         """Render a prompt, with ``tools`` in OpenAI's format.
 
         ``schema``: JSON schema of the answer, from which some parsers build a grammar. Raises
         `PromptRefused`, `PromptTooLong`, and `RequestFailed` after vLLM's timeout."""
-        divided = one_call_per_message(messages)
+        divided = split_calls(messages)
         if divided is not None and await self._takes_single_calls():
             messages = divided
-        return await self._rendered(messages, tools, schema)
+        return await self._render(messages, tools, schema)
 
     async def _takes_single_calls(self) -> bool:
         """Return `Chat.is_single_call` of vLLM's template. Computed once, from a probe: a row's
         prompt must not depend on other rows."""
         if self._is_single_call is None:
-            divided = one_call_per_message(PROBE_HISTORY) or ()
+            divided = split_calls(PROBE_HISTORY) or ()
             refused = not await self._accepts(PROBE_HISTORY)
             self._is_single_call = refused and await self._accepts(divided)
         return self._is_single_call
 
     async def _accepts(self, messages: Messages) -> bool:
         try:
-            await self._rendered(messages, PROBE_TOOLS, "")
+            await self._render(messages, PROBE_TOOLS, "")
         except PromptRefused:
             return False
         return True
 
-    async def _rendered(self, messages: Messages, tools: Tools, schema: str) -> Prompt:
+    async def _render(self, messages: Messages, tools: Tools, schema: str) -> Prompt:
         offered = list(tools) if tools else None
         online, _ = self._with_tools if offered else self._plain
         try:
@@ -170,7 +170,7 @@ class Format:
     def engine_kwargs(self, prompt: Prompt) -> dict[str, Any]:
         """Return the arguments about reasoning that vLLM's server passes to `AsyncLLM.generate`."""
         _, reader = self._with_tools if prompt.request.tools else self._plain
-        parser = reader.parser(prompt.request, prompt.template_kwargs)
+        parser = reader.new_parser(prompt.request, prompt.template_kwargs)
         reasoning_ended = prompt.request.resolve_reasoning_ended(parser, list(prompt.ids))
         variables = None
         if parser is not None and parser.reasoning_parser is not None:
@@ -195,7 +195,7 @@ class Format:
 
     def may_think(self, prompt: Prompt) -> bool:
         """Return whether the answer to ``prompt`` may begin with reasoning."""
-        if self.choice.named_reasoning or not self._of_jinja:  # an encoder may open a block
+        if self.choice.vllm_reasoning_parser or not self._of_jinja:  # an encoder may open a block
             return True
         from vllm.renderers.hf import resolve_chat_template
 
@@ -210,16 +210,16 @@ class Format:
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a plain text."""
-        ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
+        ids: list[int] = self.tokenizer.encode(replace_surrogates(text), add_special_tokens=False)
         return ids
 
     def _chat_request(
         self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None, schema: str
     ) -> Any:
         # A copy: the server changes its input.
-        fields: dict[str, Any] = {"messages": _copied(list(map(with_text_arguments, messages)))}
+        fields: dict[str, Any] = {"messages": _copy(list(map(arguments_to_text, messages)))}
         if tools:
-            fields |= {"tools": _copied(tools), "tool_choice": "auto"}
+            fields |= {"tools": _copy(tools), "tool_choice": "auto"}
         if schema:
             fields["structured_outputs"] = {"json": schema}
         if self._effort is not None:
@@ -234,6 +234,6 @@ def set_environment(choice: FormatChoice) -> None:
         os.environ["VLLM_SYSTEM_START_DATE"] = choice.start_date
 
 
-def _copied(values: Sequence[Mapping[str, Any]]) -> Any:
+def _copy(values: Sequence[Mapping[str, Any]]) -> Any:
     text = json.dumps(list(values), ensure_ascii=False, default=str)
-    return json.loads(well_formed(text))
+    return json.loads(replace_surrogates(text))

@@ -50,7 +50,7 @@ class Client:
 
     _session: aiohttp.ClientSession | None = None
 
-    async def _sent(self, request: HttpRequest, *, proxy: str | None) -> Reply:
+    async def _send(self, request: HttpRequest, *, proxy: str | None) -> Reply:
         """Send a request and return the reply, cut at ``max_bytes``. Raises aiohttp's errors."""
         import aiohttp
 
@@ -102,7 +102,7 @@ class Http(Client):
         except ValueError as error:
             raise OSError(f"not asked: {error}") from None
         try:
-            return await self._sent(replace(request, url=str(url)), proxy=proxy_of(url))
+            return await self._send(replace(request, url=str(url)), proxy=proxy_of(url))
         except TimeoutError:
             raise
         except aiohttp.ClientError as error:

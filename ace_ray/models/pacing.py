@@ -30,7 +30,7 @@ class Pacer:
         self._next_turn_s = turn + self.interval_s
         return turn - now_s
 
-    def hold(self, now_s: float, seconds: float) -> None:
+    def delay(self, now_s: float, seconds: float) -> None:
         """Delay the next turn to at least ``now_s + seconds``: the server requested a pause."""
         self._next_turn_s = max(self._next_turn_s, now_s + seconds)
 
@@ -51,21 +51,21 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        return self._tripped and self._clock() < self._open_until
+        return self._is_tripped and self._clock() < self._open_until
 
     @property
-    def on_trial(self) -> bool:
-        return self._tripped and self._clock() >= self._open_until
+    def is_on_trial(self) -> bool:
+        return self._is_tripped and self._clock() >= self._open_until
 
     @property
-    def _tripped(self) -> bool:
+    def _is_tripped(self) -> bool:
         return self._failures >= self._limit
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         self._failures += 1
         self._open_until = self._clock() + self._cooldown_s
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         self._failures = 0
 
 

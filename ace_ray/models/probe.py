@@ -40,7 +40,7 @@ FLOOR = 0.05
 # Maximum ratio of the distance after the swap to the distance before it.
 SLACK = 3.0
 
-# Allowed range of `way_gone`: 0 if no weights were replaced, 1 if all were. If rounding moves a
+# Allowed range of `progress`: 0 if no weights were replaced, 1 if all were. If rounding moves a
 # correct engine out of this range, the engine is restarted, which is safe.
 WAY = (0.75, 1.25)
 
@@ -52,7 +52,7 @@ class ProbeFailed(Exception):
     """The engine's logprobs do not match the new weights."""
 
 
-class CannotTell(ProbeFailed):
+class NoVerdict(ProbeFailed):
     """The probe cannot decide whether the swap worked: the references are too close, or the
     engine's logprobs are not finite."""
 
@@ -84,7 +84,7 @@ class Probe:
             except ProbeFailed as error:
                 self._references[old_folder, folder] = error
 
-    async def swapped(self, folder: Path) -> dict[str, Any]:
+    async def check_swap(self, folder: Path) -> dict[str, Any]:
         """Check the engine after a swap to the weights in ``folder``. Return the measured
         distances.
 
@@ -92,7 +92,7 @@ class Probe:
         logprobs = await self._engine.logprobs()
         assert self._folder is not None  # `begin` comes first
         if not _is_finite(logprobs):
-            raise CannotTell(_NOT_FINITE)  # a new engine will show whether the weights are bad
+            raise NoVerdict(_NOT_FINITE)  # a new engine will show whether the weights are bad
         facts: dict[str, Any] = {"moved": round(distance(self._logprobs, logprobs), 4)}
         is_equal = logprobs == self._logprobs and weights_hash(folder) == weights_hash(self._folder)
         if logprobs == self._logprobs and not is_equal:
@@ -120,9 +120,9 @@ class Probe:
                 f"per token from the new weights' reference; before, it was {old_gap:.3f} "
                 "from the old weights' reference"
             )
-        way = way_gone(before, after, self._logprobs, logprobs)
+        way = progress(before, after, self._logprobs, logprobs)
         if not WAY[0] <= way <= WAY[1]:
-            raise CannotTell(
+            raise NoVerdict(
                 f"weight-swap check inconclusive ({100 * way:.0f} % of the expected "
                 f"change; needs {100 * WAY[0]:.0f} to {100 * WAY[1]:.0f} %)"
             )
@@ -136,7 +136,7 @@ def _is_finite(logprobs: Logprobs) -> bool:
     return all(math.isfinite(value) for text in logprobs for value in text)
 
 
-def way_gone(before: Logprobs, after: Logprobs, said_old: Logprobs, said_new: Logprobs) -> float:
+def progress(before: Logprobs, after: Logprobs, said_old: Logprobs, said_new: Logprobs) -> float:
     """Return how far the engine has moved from old to new weights: 0 not at all, 1 completely.
 
     ``before`` and ``after`` are the references of the old and new weights; ``said_old`` and
@@ -160,7 +160,7 @@ def distance(before: Logprobs, after: Logprobs) -> float:
     return sum(moves) / len(moves)
 
 
-def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]]) -> list[Logprobs]:
+def compute_references(folders: Sequence[Path], texts: Sequence[Sequence[int]]) -> list[Logprobs]:
     """Compute logprobs of ``texts`` (token ids) with transformers and the weights in each folder.
     Raises `ProbeFailed` if there is too little memory or the computation fails."""
     need = 1.2 * max(weight_bytes(folder) for folder in folders)

@@ -26,9 +26,9 @@ def split_think(text: str, *, opened: bool = False) -> Split:
     may be in an argument, and is part of the answer."""
     reasoning: list[str] = []
     body = text
-    if not body.lstrip().startswith(OPEN) and (opened or _closes_unopened(body)):
+    if not body.lstrip().startswith(OPEN) and (opened or _has_unopened_close(body)):
         body = OPEN + body
-    at = _behind_space(body, 0)
+    at = _skip_space(body, 0)
     while body.startswith(OPEN, at):  # by index: copies of the rest would take quadratic time
         begin = at + len(OPEN)
         end = body.find(CLOSE, begin)
@@ -36,18 +36,18 @@ def split_think(text: str, *, opened: bool = False) -> Split:
             reasoning.append(body[begin:].strip())
             return Split("\n".join(reasoning), "", truncated=True)
         reasoning.append(body[begin:end].strip())
-        at = _behind_space(body, end + len(CLOSE))
+        at = _skip_space(body, end + len(CLOSE))
     if not reasoning:
         return Split("", text, False)
     return Split("\n".join(reasoning), body[at:], truncated=False)
 
 
-def _behind_space(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
 
-def _closes_unopened(text: str) -> bool:
+def _has_unopened_close(text: str) -> bool:
     before, close, after = text.partition(CLOSE)
     if not close or OPEN in before:
         return False

@@ -24,7 +24,7 @@ from typing import Any
 
 import ace_ray
 from ace_ray.errors import UserError
-from ace_ray.models.answer_parser import Reading, reading_facts
+from ace_ray.models.answer_parser import Reading, parser_facts
 from ace_ray.models.chat import PROBE_TOOLS
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import resolve, tokenizer_folder
@@ -188,7 +188,7 @@ class ChildParser:
             self._decodes[offered] = False
             with suppress(UserError):  # the run's parser may be unknown to this vLLM
                 earlier = asyncio.run(form(settings["earlier"]).render(_CHAT, tools))
-                self._decodes[offered] = _shows_marks(base) != _shows_marks(earlier)
+                self._decodes[offered] = _has_marks(base) != _has_marks(earlier)
         self._prompt = lru_cache(1024)(self._prompt_of)
 
     def read(self, answer: Mapping[str, Any]) -> Reading:
@@ -199,7 +199,7 @@ class ChildParser:
             tokenizer = self._format.tokenizer
             # Leave out the token that ended the answer.
             shown = ids[:-1] if ids[-1] in tokenizer.all_special_ids else ids
-            text = tokenizer.decode(shown, skip_special_tokens=not _shows_marks(prompt))
+            text = tokenizer.decode(shown, skip_special_tokens=not _has_marks(prompt))
         return self._format.read(prompt, text, ids)
 
     def _prompt_of(self, tools: str | None) -> Any:
@@ -224,7 +224,7 @@ def assume_device() -> None:
         platforms.current_platform = CpuPlatform()
 
 
-def _shows_marks(prompt: Any) -> bool:
+def _has_marks(prompt: Any) -> bool:
     """Return whether answers to ``prompt`` keep special tokens in their text."""
     return prompt.request.skip_special_tokens is False
 
@@ -250,7 +250,7 @@ def main() -> None:
         try:
             if parser is None:
                 parser = _child_parser(message)
-                facts = reading_facts(parser.choice.tool_parser, parser.choice.named_reasoning)
+                facts = parser_facts(parser.choice.tool_parser, parser.choice.vllm_reasoning_parser)
                 result: Any = {n: facts[n] for n in ("vllm", "tool_parser", "reasoning_parser")}
             else:
                 result = [parser.read(answer) for answer in message]

@@ -13,7 +13,7 @@ from typing import Any
 from ace_ray.config.schema import ModelConfig, SamplingConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import parser_names
-from ace_ray.models.sources import json_of
+from ace_ray.models.sources import read_json
 from ace_ray.types import Sampling
 
 FILE = "generation_config.json"
@@ -41,7 +41,7 @@ def vllm_arguments(sampling: Sampling, room: int) -> dict[str, Any]:
         # A seed makes batching in vLLM slower, and does not affect greedy decoding.
         "seed": sampling.seed if sampling.temperature > 0 else None,
         "stop": list(sampling.stop) or None,
-        **_changed(sampling),
+        **_changes(sampling),
     }
     if sampling.schema:
         from vllm.sampling_params import StructuredOutputsParams
@@ -57,7 +57,7 @@ def request_fields(sampling: Sampling) -> dict[str, Any]:
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        **_changed(sampling),
+        **_changes(sampling),
     }
     if sampling.top_k:
         values["top_k"] = sampling.top_k
@@ -73,7 +73,7 @@ def request_fields(sampling: Sampling) -> dict[str, Any]:
     return values
 
 
-def _changed(sampling: Sampling) -> dict[str, Any]:
+def _changes(sampling: Sampling) -> dict[str, Any]:
     values = {name: getattr(sampling, name) for name in _OPTIONAL}
     return {name: value for name, value in values.items() if value != _DEFAULT[name]}
 
@@ -109,7 +109,7 @@ def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, locatio
 _OWN = ("temperature", "top_k", "top_p", *_OPTIONAL[:-1])
 
 
-def completed(
+def fill_defaults(
     config: SamplingConfig, folder: Path | None, engine: Mapping[str, Any], *, location: str
 ) -> SamplingConfig:
     """Fill in the model's defaults from generation_config.json, if ``config`` uses them.
@@ -125,7 +125,7 @@ def completed(
         source = engine.get("generation_config", "auto")
         file = (folder if source in (None, "auto", "vllm") else Path(str(source))) / FILE
         problem = f"{file} recommends no sampling values"
-        tree = json_of(file) if file.exists() else {}
+        tree = read_json(file) if file.exists() else {}
         values = {name: tree.get(name) for name in _OWN} | {
             "max_tokens": tree.get("max_new_tokens")
         }
@@ -135,4 +135,4 @@ def completed(
     if not defaults:
         raise UserError(problem, where=location, fix="write the values in place of 'model'")
     # If the file sets only top_p, the temperature is 1, not 0 (greedy decoding).
-    return config.completed({"temperature": 1.0, **defaults}, location=str(file))
+    return config.fill_from_model({"temperature": 1.0, **defaults}, location=str(file))

@@ -23,7 +23,7 @@ class Size:
 def size_of(ref: ModelRef) -> Size | None:
     """Return the size of a model's weights; None if the size is unknown before the download. Raises
     `UserError`: a file, folder or prefix cannot be read."""
-    if (size := size_here(ref)) is not None or ref.kind in _WITHOUT_FILES:
+    if (size := local_size(ref)) is not None or ref.kind in _WITHOUT_FILES:
         return size
     folder, sizes, count = tokenizer_folder(ref), file_sizes(ref), None
     # A model may have its weights in two formats.
@@ -34,7 +34,7 @@ def size_of(ref: ModelRef) -> Size | None:
     return Size(total, count) if total else None
 
 
-def size_here(ref: ModelRef) -> Size | None:
+def local_size(ref: ModelRef) -> Size | None:
     """Return the size of a model's weights; None if they are not on this machine."""
     if ref.kind in _WITHOUT_FILES:
         return None

@@ -22,11 +22,11 @@ from typing import Any, Literal
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError, first_line
 from ace_ray.models import weights_cache
-from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_gguf, check_whole, way_out
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_gguf, check_whole, suggest_fix
 from ace_ray.models.engine_args import INSTALL
 from ace_ray.storage.object_store import Object, S3Store
 from ace_ray.util.local_files import path_of
-from ace_ray.util.safe_loading import MOST_BYTES, MOST_VALUES, json_within
+from ace_ray.util.safe_loading import MOST_BYTES, MOST_VALUES, parse_limited_json
 from ace_ray.util.subprocesses import module_command, module_environment
 
 Kind = Literal["hub", "folder", "s3", "gguf", "endpoint", "fake"]
@@ -143,7 +143,7 @@ def _resolve_path(source: str, marker: str, *, weights: bool) -> ModelRef:
                 where=str(path),
                 fix="it is an adapter: name it as model.adapter, and its base as model.source"
                 if (path / ADAPTER_CONFIG).is_file()
-                else way_out(path) or f"name {_KINDS[marker]} folder",
+                else suggest_fix(path) or f"name {_KINDS[marker]} folder",
             )
         if weights:  # before the hash, which reads all files completely
             check_whole(path)
@@ -177,7 +177,7 @@ def materialize(ref: ModelRef) -> Path:
         return folder
     if ref.kind == "hub":
         return _hub_snapshot(ref, weights=True)
-    folder = _cached(ref)
+    folder = _cache_path(ref)
     if ref.kind == "gguf":
         weights_cache.make_once(folder, lambda: _convert(Path(ref.location), folder))
     else:
@@ -188,7 +188,7 @@ def materialize(ref: ModelRef) -> Path:
 def release(ref: ModelRef) -> None:
     """Unlock the folder that `materialize` returned, so that it may be removed for space."""
     if ref.kind == "s3":
-        weights_cache.release(_cached(ref))
+        weights_cache.release(_cache_path(ref))
 
 
 def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
@@ -199,10 +199,10 @@ def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
     if ref.kind not in ("folder", "gguf"):
         return
     if resolve(ref.location, None, adapter=adapter, weights=False).revision != ref.revision:
-        raise _changed(ref)
+        raise _change_error(ref)
 
 
-def _changed(ref: ModelRef) -> UserError:
+def _change_error(ref: ModelRef) -> UserError:
     return UserError(
         "has changed since the run was planned",
         where=ref.location,
@@ -214,20 +214,20 @@ def tokenizer_folder(ref: ModelRef) -> Path:
     """Return a local folder with config and tokenizer, without downloading the weights."""
     if ref.kind == "hub":
         return _hub_snapshot(ref, weights=False)
-    if ref.kind == "s3" and not _cached(ref).is_dir():
-        folder = _cached(ref).with_name(_cached(ref).name + "-tokenizer")
+    if ref.kind == "s3" and not _cache_path(ref).is_dir():
+        folder = _cache_path(ref).with_name(_cache_path(ref).name + "-tokenizer")
         light = tuple(ending for ending in _WEIGHTS if ending not in (".safetensors", ".bin"))
         weights_cache.make_once(folder, lambda: _download_s3(ref, folder, light))
         return folder
     return materialize(ref)
 
 
-def json_of(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Read the JSON object in a small file of a model or an adapter. Raises `UserError`."""
     try:
         with path.open("rb") as file:
             # Configurations may contain Infinity.
-            tree = json_within(file.read(MOST_BYTES + 1), MOST_BYTES, MOST_VALUES)
+            tree = parse_limited_json(file.read(MOST_BYTES + 1), MOST_BYTES, MOST_VALUES)
         if not isinstance(tree, dict):
             raise ValueError("is not a JSON object")
     except (OSError, ValueError) as error:
@@ -248,7 +248,7 @@ def file_sizes(ref: ModelRef) -> dict[str, int]:
     return _hub_sizes(ref) if ref.kind == "hub" else {}
 
 
-def _cached(ref: ModelRef) -> Path:
+def _cache_path(ref: ModelRef) -> Path:
     return cache_root() / "models" / ref.revision.replace(":", "-")[:40]
 
 
@@ -315,7 +315,7 @@ def _resolve_s3(
         raise UserError(
             f"{marker} is missing under this prefix",
             where=source,
-            fix=way_out(store) or f"name the prefix of {_KINDS[marker]} folder",
+            fix=suggest_fix(store) or f"name the prefix of {_KINDS[marker]} folder",
         )
     if weights:
         check_whole(store)
@@ -338,14 +338,14 @@ def _download_s3(ref: ModelRef, folder: Path, endings: tuple[str, ...]) -> None:
     objects = _objects(store)
     # Checked before and after the download, so that files of two versions are not mixed.
     if _listing_hash(objects) != ref.revision:
-        raise _changed(ref)
+        raise _change_error(ref)
     files = [item for item in objects if item.path.endswith(endings)]
     weights_cache.make_room(folder, sum(item.size for item in files))
     with weights_cache.scratch_of(folder) as scratch:
         for item in files:
             store.download(item.path, scratch / item.path)
         if _listing_hash(_objects(store)) != ref.revision:
-            raise _changed(ref)
+            raise _change_error(ref)
 
 
 def _resolve_hub(source: str, revision: str | None) -> ModelRef:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from ace_ray.errors import EngineNotStarted
-from ace_ray.util.sanitizing import printed
+from ace_ray.util.sanitizing import sanitize_line
 
 # Maximum bytes of output that are kept. Older output is dropped.
 MOST_BYTES = 1 << 20
@@ -57,7 +57,7 @@ def root_cause(text: str, error: BaseException) -> str:
 
 def first_error(text: str) -> str:
     """Return the first error in ``text`` that does not follow from another, in one line, or ""."""
-    lines = _parted(text)
+    lines = _split_prefix(text)
     causes: list[str] = []
     for number, (prefix, line) in enumerate(lines, 1):
         if line.startswith(_BETWEEN):
@@ -74,11 +74,11 @@ def first_error(text: str) -> str:
 
 def tail(text: str) -> str:
     """Return the last four lines of a log, joined on one line."""
-    lines = [" ".join(line.split())[:300] for _, line in _parted(text) if line.strip()]
-    return printed(" | ".join(lines[-4:])) or "no output"
+    lines = [" ".join(line.split())[:300] for _, line in _split_prefix(text) if line.strip()]
+    return sanitize_line(" | ".join(lines[-4:])) or "no output"
 
 
-def _parted(text: str) -> list[tuple[str, str]]:
+def _split_prefix(text: str) -> list[tuple[str, str]]:
     """Split each line of a log into its prefix and the rest."""
     lines = _COLOURS.sub("", text).splitlines()
     ends = [match.end() if (match := _PREFIX.match(line)) else 0 for line in lines]
@@ -87,7 +87,7 @@ def _parted(text: str) -> list[tuple[str, str]]:
 
 def _cause_line(cause: str) -> str:
     """Return ``cause`` on one line, without the input that pydantic adds to a message."""
-    return " ".join(printed(" ".join(cause.split()).partition(" [type=")[0], LONGEST).split())
+    return " ".join(sanitize_line(" ".join(cause.split()).partition(" [type=")[0], LONGEST).split())
 
 
 class _Output:
@@ -120,7 +120,7 @@ class _Output:
 
 
 @contextmanager
-def captured_start(read: Callable[[bytes], object] = lambda chunk: None) -> Iterator[None]:
+def capture_start(read: Callable[[bytes], object] = lambda chunk: None) -> Iterator[None]:
     """Context of an engine start, which captures and still prints the output of this process and
     its new children. Children that outlive the context still print through this process.
 

@@ -139,7 +139,7 @@ def host_of(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-def path_of(url: str) -> dict[str, str]:
+def path_identity(url: str) -> dict[str, str]:
     """Return {"path_sha256": hash of the URL's path}, since the path itself may be private; {} for
     ``/v1`` or no path."""
     path = urlsplit(url).path.strip("/")
@@ -150,7 +150,7 @@ def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
     """Return the properties of an endpoint that can change a score, as JSON without secrets."""
     return {
         "host": host_of(endpoint.url),
-        **path_of(endpoint.url),
+        **path_identity(endpoint.url),
         "model": endpoint.model,
         "extra_body": endpoint.extra_body,
     }

@@ -15,17 +15,17 @@ from typing import Any
 
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
-from ace_ray.models.answer_parser import reading_facts
+from ace_ray.models.answer_parser import parser_facts
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
-from ace_ray.models.probe import TEXTS, Logprobs, computed_references
+from ace_ray.models.probe import TEXTS, Logprobs, compute_references
 from ace_ray.models.sampling import vllm_arguments
-from ace_ray.models.start_failure import captured_start
+from ace_ray.models.start_failure import capture_start
 from ace_ray.models.start_phases import PROCESS, StartPhases
 from ace_ray.types import Completion, EngineFigures, Messages, Sampling, Tools, bounded_raw
 from ace_ray.util.sanitizing import one_line
-from ace_ray.util.secrets import masked
+from ace_ray.util.secrets import mask_secrets
 
 # Maximum attempts to empty the cache of an engine.
 RESETS = 20
@@ -68,8 +68,8 @@ class VLLMEngine:
         arguments = _arguments(engine_args, choice)
         if swappable and not adapters:
             arguments = {"worker_extension_cls": EXTENSION, **arguments}
-        with captured_start(phases.read):
-            self._engine = _started(folder, arguments)
+        with capture_start(phases.read):
+            self._engine = _start(folder, arguments)
         phases.end()
         self._dead = EngineDeadError
         self._params = SamplingParams
@@ -91,13 +91,13 @@ class VLLMEngine:
         self.version: str = __version__
         structured = self._engine.vllm_config.structured_outputs_config
         self.reading = {
-            **reading_facts(choice.tool_parser, choice.named_reasoning),
+            **parser_facts(choice.tool_parser, choice.vllm_reasoning_parser),
             "structured_outputs_backend": str(structured.backend),
         }
         # Name of the accelerator; "" on a CPU.
         self.device = "" if current_platform.is_cpu() else current_platform.get_device_name()
 
-    async def alive(self) -> None:
+    async def check_health(self) -> None:
         """Return when the engine core has answered. It answers between two steps."""
         await self._engine.is_sleeping()
 
@@ -138,7 +138,7 @@ class VLLMEngine:
             raise EngineDead(str(error)) from error
         except Exception as error:
             raise UserError(
-                f"vLLM does not accept the adapter: {one_line(masked(str(error)), 600)}",
+                f"vLLM does not accept the adapter: {one_line(mask_secrets(str(error)), 600)}",
                 where=str(folder),
                 fix="merge the adapter into its base and name the result as model.source",
             ) from error
@@ -197,7 +197,7 @@ class VLLMEngine:
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
         """Compute the logprobs of `TEXTS` for each checkpoint with another implementation. The call
         blocks, so run it in a thread. Raises `ProbeFailed`."""
-        return computed_references(folders, self._probe_ids())
+        return compute_references(folders, self._probe_ids())
 
     def _probe_ids(self) -> list[list[int]]:
         return [self._format.encode(text) for text in TEXTS]
@@ -215,11 +215,11 @@ class VLLMEngine:
         unseen = not self._core_sees_reasoning and self._format.may_think(prompt)
         free = bool(sampling.schema) and unseen
         if free:
-            sampling = sampling.following(None)
+            sampling = sampling.with_schema(None)
             prompt = await self._format.render(messages, tools)
         # Parameters of the parser, such as a grammar for calls, take precedence.
         params = self._params(
-            **{**vllm_arguments(sampling, room), **prompt.adjusted}, output_kind=self._final
+            **{**vllm_arguments(sampling, room), **prompt.adjustments}, output_kind=self._final
         )
         start = time.perf_counter()
         final = await self._last_output(
@@ -263,19 +263,19 @@ def _arguments(engine_args: Mapping[str, Any], choice: FormatChoice) -> dict[str
 
     defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
     # With this parser, grammars apply after the reasoning. The core does not load plugins.
-    if choice.named_reasoning in ReasoningParserManager.list_registered():
-        defaults["reasoning_parser"] = choice.named_reasoning
+    if choice.vllm_reasoning_parser in ReasoningParserManager.list_registered():
+        defaults["reasoning_parser"] = choice.vllm_reasoning_parser
     choice.load_plugins()
     return {**defaults, **engine_args}
 
 
-def _started(folder: Path, arguments: Mapping[str, Any]) -> Any:
+def _start(folder: Path, arguments: Mapping[str, Any]) -> Any:
     """Start an `AsyncLLM` with the model in ``folder``."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import PrometheusStatLogger
 
-    class Unlogged(PrometheusStatLogger):  # type: ignore[misc]
+    class NullLogger(PrometheusStatLogger):  # type: ignore[misc]
         """Does nothing, in place of vLLM's logger: without a logger, requests have no times."""
 
         def nothing(self, *_: Any, **__: Any) -> None:
@@ -285,7 +285,7 @@ def _started(folder: Path, arguments: Mapping[str, Any]) -> Any:
         record_sleep_state = record_admission_rejection = nothing
 
     return AsyncLLM.from_engine_args(
-        AsyncEngineArgs(model=str(folder), **arguments), stat_loggers=[Unlogged]
+        AsyncEngineArgs(model=str(folder), **arguments), stat_loggers=[NullLogger]
     )
 
 

@@ -52,7 +52,7 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
             if not folder.is_dir():
                 make()
             if locked:
-                _hold(folder)
+                _lock(folder)
     except OSError as error:
         kind = NoRoom if error.errno in (errno.ENOSPC, errno.EDQUOT) else UserError
         raise kind(
@@ -88,7 +88,7 @@ def make_room(folder: Path, size: int) -> None:
 
     Removes as many other fetched folders as needed, least recently used first, but none that is in
     use. Raises `NoRoom`: even then the bytes do not fit."""
-    for cached_folder in _by_age(folder.parent):
+    for cached_folder in _list_by_age(folder.parent):
         disk = shutil.disk_usage(folder.parent)
         if disk.free - size >= SPARE * disk.total:
             return
@@ -111,7 +111,7 @@ def release(folder: Path) -> None:
         os.close(handle)
 
 
-def _hold(folder: Path) -> None:
+def _lock(folder: Path) -> None:
     if folder in _locks:
         return
     try:
@@ -138,7 +138,7 @@ def _use_file(folder: Path) -> int:
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _by_age(cache: Path) -> list[Path]:
+def _list_by_age(cache: Path) -> list[Path]:
     """Return the downloaded folders, complete or partial, least recently used first."""
 
     def used_at(path: Path) -> float:

@@ -48,7 +48,7 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 _UNPRINTABLE = 10**MAX_DIGITS
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """The operation is not computed, since it could run code or its result is too large."""
 
 
@@ -66,13 +66,13 @@ class Budget:
     def charge(self, size: int) -> None:
         self.remaining_work -= size
         if size > MAX_CHARS or self.remaining_work < 0:
-            raise Refused("arithmetic with too large a result")
+            raise Refusal("arithmetic with too large a result")
 
 
 def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
     """Compute ``left op right`` as Python does.
 
-    Raises the errors that Python raises, and `Refused` for an integer of more than `MAX_BITS` bits.
+    Raises the errors that Python raises, and `Refusal` for an integer of more than `MAX_BITS` bits.
     Callers must limit the size of strings, lists and other sequences themselves."""
     if isinstance(left, int) and isinstance(right, int):
         bits = 0
@@ -83,7 +83,7 @@ def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
         elif op is ast.Mult:
             bits = left.bit_length() + right.bit_length()
         if bits > MAX_BITS:
-            raise Refused(f"an integer of more than {MAX_BITS:,} bits")
+            raise Refusal(f"an integer of more than {MAX_BITS:,} bits")
     return _BINARY[op](left, right)
 
 
@@ -95,16 +95,16 @@ def fold(node: ast.BinOp, budget: Budget) -> Any:
             than `MAX_LEVELS`, or has an integer of more than `MAX_DIGITS` digits.
         Refused: the result is too large, or an operand is neither a number nor a string.
     """
-    _check_whole(node)
+    _check_tree(node)
     try:
-        return _value(node, budget)
+        return _evaluate(node, budget)
     except NotCalls:  # a `ValueError` too
         raise
     except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
         raise NotCalls(f"{type(error).__name__} in arithmetic") from None
 
 
-def _check_whole(node: ast.expr) -> None:
+def _check_tree(node: ast.expr) -> None:
     pending: list[tuple[ast.AST, int]] = [(node, 1)]
     while pending:
         inner, depth = pending.pop()
@@ -117,19 +117,21 @@ def _check_whole(node: ast.expr) -> None:
         pending.extend((child, below) for child in ast.iter_child_nodes(inner))
 
 
-def _value(node: ast.expr, budget: Budget) -> Any:
+def _evaluate(node: ast.expr, budget: Budget) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, complex)):
         return node.value
     if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
-        return _UNARY[type(node.op)](_value(node.operand, budget))
+        return _UNARY[type(node.op)](_evaluate(node.operand, budget))
     if isinstance(node, ast.BinOp):
-        return _result(type(node.op), _value(node.left, budget), _value(node.right, budget), budget)
-    raise _no_operand(node, budget)
+        return _result(
+            type(node.op), _evaluate(node.left, budget), _evaluate(node.right, budget), budget
+        )
+    raise _operand_error(node, budget)
 
 
 def _result(op: type[ast.operator], left: Any, right: Any, budget: Budget) -> Any:
     if op is ast.Mod and isinstance(left, str):
-        raise Refused("a % format")
+        raise Refusal("a % format")
     size = 0
     if isinstance(left, str) or isinstance(right, str):
         chars = [len(part) if isinstance(part, str) else 0 for part in (left, right)]
@@ -142,7 +144,7 @@ def _result(op: type[ast.operator], left: Any, right: Any, budget: Budget) -> An
     return value
 
 
-def _no_operand(node: ast.expr, budget: Budget) -> NotCalls | Refused:
+def _operand_error(node: ast.expr, budget: Budget) -> NotCalls | Refusal:
     """Return the error for an expression that is neither a number nor a string. A name that is not
     defined upstream is an error there; other expressions could run code."""
     names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
@@ -150,4 +152,4 @@ def _no_operand(node: ast.expr, budget: Budget) -> NotCalls | Refused:
     for name in names:
         if name.id not in bound and not budget.is_defined(name.id):
             return NotCalls(f"NameError in arithmetic: {name.id[:80]} is not defined")
-    return Refused(f"an operation on an expression of type {type(node).__name__}")
+    return Refusal(f"an operation on an expression of type {type(node).__name__}")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ace_ray.parsing.literals import Call, literal_calls, typed, types_of, with_json_words
+from ace_ray.parsing.literals import Call, literal_calls, replace_json_words, to_type, types_of
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
 # Maximum calls in one answer.
@@ -22,14 +22,14 @@ _MAX_NAME = 256
 Tools = Sequence[Mapping[str, Any]]
 
 
-class KnownCalls(NamedTuple):
+class ParsedCalls(NamedTuple):
     """The calls in a text (at least one), and the name of the reader that found them."""
 
     reader: str
     calls: list[Call]
 
 
-def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
+def parse_known_formats(text: str, tools: Tools = ()) -> ParsedCalls | None:
     """Return the calls that the first successful reader finds in ``text``; None if no reader
     succeeds. Never raises.
 
@@ -42,7 +42,7 @@ def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
         except (NotCalls, RecursionError):
             continue
         if 0 < len(calls) <= MAX_CALLS:
-            return KnownCalls(name, calls)
+            return ParsedCalls(name, calls)
     return None
 
 
@@ -73,7 +73,7 @@ def _functionary(text: str, tools: Tools) -> list[Call]:
             raise NotCalls("a function without a name")
         at = begin.end()
         if text.startswith("{", at):
-            at = _after_blanks(text, _read_value(text, at, values))
+            at = _skip_blanks(text, _read_value(text, at, values))
         if at < len(text) and not text.startswith("</function>", at):
             raise NotCalls("a function with something other than an object")
         objects += len(values)
@@ -107,20 +107,20 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
                 raise NotCalls("a parameter without a name")
             value = parameter[key.end() :].partition("</parameter>")[0]
             value = value.removeprefix("\n").removesuffix("\n")
-            values[key[1]] = _typed(value, tools, begin[1], key[1])
+            values[key[1]] = _convert(value, tools, begin[1], key[1])
         calls.append(_call(begin[1], values))
     return calls
 
 
-def _typed(text: str, tools: Tools, name: str, parameter: str) -> Any:
+def _convert(text: str, tools: Tools, name: str, parameter: str) -> Any:
     """Convert a parameter's text to its type in the schema. Without a type, parse it as JSON."""
     functions = (_mapping(tool, "function") for tool in tools)
     root = next((_mapping(f, "parameters") for f in functions if f.get("name") == name), {})
     properties = _mapping(root, "properties")
     if parameter in properties:
-        return typed(text, types_of(properties[parameter], root), _value)
+        return to_type(text, types_of(properties[parameter], root), _parse_json)
     try:
-        return _value(text)
+        return _parse_json(text)
     except NotCalls:
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
@@ -130,7 +130,7 @@ def _mapping(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _value(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     """Parse all of ``text`` as one JSON value. Raises `NotCalls`."""
     values: list[Any] = []
     text = text.strip()
@@ -159,12 +159,12 @@ def _mistral(text: str, tools: Tools) -> list[Call]:
 
 def _fenced_json(text: str, tools: Tools) -> list[Call]:
     """Read the calls in all fenced code blocks that contain only calls in JSON."""
-    return _of_blocks(text, lambda block: _json_calls(block, tools))
+    return _read_blocks(text, lambda block: _json_calls(block, tools))
 
 
 def _fenced_python(text: str, tools: Tools) -> list[Call]:
     """Read the calls in all fenced code blocks that consist of a Python call or a list of calls."""
-    return _of_blocks(text, _python_calls)
+    return _read_blocks(text, _python_calls)
 
 
 def _llama3_json(text: str, tools: Tools) -> list[Call]:
@@ -198,7 +198,7 @@ READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
 _LANGUAGE = re.compile(r"\A[A-Za-z0-9_+-]*+(?=[^\S\n]*+\n|\s*+(?:[\[{]|\Z))")
 
 
-def _of_blocks(text: str, read: Callable[[str], list[Call]]) -> list[Call]:
+def _read_blocks(text: str, read: Callable[[str], list[Call]]) -> list[Call]:
     calls = []
     for block in text.split("```")[1::2]:  # the last block may lack its end
         try:
@@ -214,7 +214,7 @@ def _python_calls(text: str) -> list[Call]:
         raise NotCalls("no call at its end")
     if text[:1] != "[":
         text = f"[{text}]"
-    calls = literal_calls(with_json_words(expression(text)))
+    calls = literal_calls(replace_json_words(expression(text)))
     return [_call(call.name, call.args) for call in calls]
 
 
@@ -258,7 +258,7 @@ def json_call(item: Any, tools: Tools | None) -> Call:
         if isinstance(args, dict) and {"type", "properties"} <= args.keys():
             raise NotCalls("a function's description")
     if isinstance(args, str) and args:
-        args = _value(args)
+        args = _parse_json(args)
     if args is None or args == "":
         offered = tools is None or any(_mapping(t, "function").get("name") == name for t in tools)
         if not offered or not item.keys() <= _CALL_KEYS:
@@ -289,9 +289,9 @@ def _values(text: str, max_values: int = MAX_CALLS) -> list[Any]:
 
     Raises `NotCalls`: no value, more than ``max_values``, or other text between the values."""
     values: list[Any] = []
-    at = _after_blanks(text, 0)
+    at = _skip_blanks(text, 0)
     while at < len(text):
-        at = _after_blanks(text, _read_value(text, at, values))
+        at = _skip_blanks(text, _read_value(text, at, values))
     if not 0 < len(values) <= max_values:
         raise NotCalls(f"{len(values)} values")
     return values
@@ -312,6 +312,6 @@ def _read_value(text: str, at: int, values: list[Any]) -> int:
     return end
 
 
-def _after_blanks(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     match = _BETWEEN.match(text, at)
     return match.end() if match else at

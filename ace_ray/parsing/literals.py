@@ -68,7 +68,7 @@ class _JsonWords(ast.NodeTransformer):
         return ast.Constant(_JSON_WORDS[node.id]) if node.id in _JSON_WORDS else node
 
 
-def with_json_words(tree: ast.expr) -> ast.expr:
+def replace_json_words(tree: ast.expr) -> ast.expr:
     """Replace ``true``, ``false`` and ``null`` in a tree by values, as vLLM's parsers do."""
     return _JsonWords().visit(tree)  # type: ignore[no-any-return]
 
@@ -138,7 +138,7 @@ class LenientReader:
         if isinstance(node, ast.Name):
             return node.id
         if isinstance(node, ast.UnaryOp):
-            return _negated(node.operand)
+            return _negate(node.operand)
         if isinstance(node, ast.List):
             return [self.value(item) for item in node.elts]
         if isinstance(node, ast.Tuple):
@@ -185,7 +185,7 @@ def _chain(node: ast.expr) -> tuple[list[str], ast.expr]:
     return parts[::-1], node
 
 
-def _negated(operand: ast.expr) -> int | float | complex:
+def _negate(operand: ast.expr) -> int | float | complex:
     # Every operator negates: `+5`, `~5` and `-5` are all -5, and `not True` is -1.
     if isinstance(operand, ast.Constant) and isinstance(operand.value, (int, float, complex)):
         return -operand.value
@@ -232,7 +232,7 @@ def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
         choices = [choice for key in ("anyOf", "oneOf", "allOf") for choice in _list(part, key)]
         ref = part.get("$ref")
         if isinstance(ref, str) and ref not in followed:
-            choices.append(_referred(ref, root))
+            choices.append(_resolve(ref, root))
         if not names and not choices and not isinstance(ref, str):
             names = {"string"}
         followed.add(str(ref))  # follow each reference once, so that a cycle ends
@@ -248,7 +248,7 @@ def _list(schema: Mapping[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _referred(ref: str, root: Mapping[str, Any]) -> Any:
+def _resolve(ref: str, root: Mapping[str, Any]) -> Any:
     """Return the value at the JSON pointer ``ref`` in ``root``; None if it does not exist."""
     if ref != "#" and not ref.startswith("#/"):
         return None
@@ -259,7 +259,7 @@ def _referred(ref: str, root: Mapping[str, Any]) -> Any:
     return value
 
 
-def typed(text: str, types: set[str], parse: Json) -> Any:
+def to_type(text: str, types: set[str], parse: Json) -> Any:
     """Convert ``text`` to the first of ``types`` that fits, in vLLM's order.
 
     If no type fits, parse the text as JSON. If that fails, return the text itself.

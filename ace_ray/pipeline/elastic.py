@@ -25,8 +25,8 @@ from ace_ray.cluster.ray_internals import (
     is_alive,
     node_of,
 )
-from ace_ray.cluster.resources import Nodes, Resources, holds, places_on
-from ace_ray.pipeline.actors.worker_config import why_gone_there
+from ace_ray.cluster.resources import Nodes, Resources, count_fits, places_on
+from ace_ray.pipeline.actors.worker_config import remote_death
 from ace_ray.pipeline.health.crash_cause import NODE_GONE
 from ace_ray.util import log
 
@@ -72,14 +72,14 @@ class ElasticWorkers:
         """Take control of the engine workers. Call it before the graph of ``executor`` starts."""
         self._pool = TrackedPool(executor, "EngineWorker", self._queue_again)
 
-    def look(self) -> None:
+    def adjust(self) -> None:
         """Start, drain and remove workers as the nodes change, at most once every `LOOK_S`."""
         if time.monotonic() - self._looked_at < LOOK_S:
             return
         now_s = self._looked_at = time.monotonic()
         nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
         draining = draining_nodes()
-        running, pending = self._pool.running(), self._pool.pending()
+        running, pending = self._pool.nodes_by_actor(), self._pool.pending_actors()
         restarting = {actor for actor in running if not is_alive(actor)}
         self._unplaced = {
             actor: self._unplaced.get(actor, now_s)
@@ -89,7 +89,7 @@ class ElasticWorkers:
         late = {actor for actor, since in self._unplaced.items() if now_s - since > PLACE_S}
         for actor, node in running.items():
             if actor in self._lost:
-                self._give_away(actor)
+                self._requeue_tasks(actor)
             elif actor not in restarting and node in draining:
                 self._drain(actor, draining[node])
             elif actor in restarting and node not in nodes:
@@ -115,23 +115,23 @@ class ElasticWorkers:
             log.warning(line, event="worker_leaves")
         if not self._pool.tasks_of(actor):
             self._release(actor)
-            self.coordinator.removed.remote(id_of(actor))
+            self.coordinator.note_removal.remote(id_of(actor))
             self._tell("an engine worker has left its node")
 
     def _lose(self, actor: Any, *, node_gone: bool) -> None:
         """Give the blocks of ``actor`` to other workers. The actor is not restarted."""
         name = id_of(actor)
         process = ray.get(self.coordinator.process.remote(name), timeout=ASK_S)
-        gone = NODE_GONE if node_gone else why_gone_there(process, "")
+        gone = NODE_GONE if node_gone else remote_death(process, "")
         node_gone = node_gone or actor in self._leaving
-        ray.get(self.coordinator.removed.remote(name, gone, node=node_gone), timeout=ASK_S)
+        ray.get(self.coordinator.note_removal.remote(name, gone, node=node_gone), timeout=ASK_S)
         self._lost.add(actor)
         blocks = self._pool.tasks_of(actor)
-        self._give_away(actor)
+        self._requeue_tasks(actor)
         self._tell(f"an engine worker was lost ({gone.why}), {blocks} blocks go to other workers")
 
-    def _give_away(self, actor: Any) -> None:
-        self._pool.give_away(actor)
+    def _requeue_tasks(self, actor: Any) -> None:
+        self._pool.requeue_tasks(actor)
         if not self._pool.tasks_of(actor):
             self._release(actor)
             # Otherwise Ray restarts the actor on another node, where it repeats rows of others.
@@ -143,7 +143,7 @@ class ElasticWorkers:
             return
         for block in task.blocks():
             ids = block.column("row_id")
-            answer = self.coordinator.given_back.remote(ids.to_pylist())
+            answer = self.coordinator.pop_returned.remote(ids.to_pylist())
             given_back_ids = pa.array(ray.get(answer, timeout=ASK_S), ids.type)
             rows = block.filter(pc.is_in(ids, value_set=given_back_ids))
             if len(rows):
@@ -159,12 +159,12 @@ class ElasticWorkers:
         than the minimum, start them even without room, so that an autoscaler adds nodes."""
         if not self._pool.is_waited_for:
             return
-        size = sum(node not in draining for node in self._pool.running().values())
-        size += len(self._pool.pending())
+        size = sum(node not in draining for node in self._pool.nodes_by_actor().values())
+        size += len(self._pool.pending_actors())
         free, worker = free_resources(), (self.need.worker_cpus, self.need.worker_gpus)
         slots = sum(places_on(free.get(node, {}), *worker) for node in nodes)
-        slots -= sum(actor in self._unplaced for actor in self._pool.pending())
-        more = min(holds(self.need, self.refit, [*map(dict, nodes.values())]) - size, slots)
+        slots -= sum(actor in self._unplaced for actor in self._pool.pending_actors())
+        more = min(count_fits(self.need, self.refit, [*map(dict, nodes.values())]) - size, slots)
         more = max(more, self.need.fewest - size)
         if more > 0:
             self._pool.grow(more)

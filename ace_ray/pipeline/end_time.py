@@ -96,7 +96,7 @@ def share_end(now_s: float, end: float, later: int, row_s: float) -> float:
     return min(end, now_s + max((end - now_s) / (later + 1), ROW_ROOM * row_s))
 
 
-def about(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return a duration for a message, such as "about 12 minutes"."""
     for unit, size in (("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 1.5 * size:
@@ -126,7 +126,7 @@ class RowTimes:
     def add(self, category: str, seconds: float) -> None:
         self._recent[category].append(seconds)
 
-    def expected(self, category: str) -> float:
+    def expected_s(self, category: str) -> float:
         """Return the expected seconds of a row of ``category``. If no row of it has ended, rows of
         all categories count; 0 before any row has ended."""
         ordered = sorted(self._recent.get(category) or chain(*self._recent.values()))
@@ -139,11 +139,11 @@ class RowTimes:
             return True
         if run not in self._run_ends:
             now_s, later = time.monotonic(), sum(index > run for index in self._runs)
-            longest_s = max(map(self.expected, self._recent), default=0.0)
+            longest_s = max(map(self.expected_s, self._recent), default=0.0)
             end = self._run_ends[run] = share_end(now_s, self._end, later, longest_s)
             if later:
                 self._cancel_after(max(0.0, end - now_s), run)
-        return time.monotonic() + self.expected(category) <= self._run_ends[run]
+        return time.monotonic() + self.expected_s(category) <= self._run_ends[run]
 
     def _cancel_after(self, seconds: float, run: int) -> None:
         """Cancel the rows of ``run`` after ``seconds``. If the run must go on, wait as long again:

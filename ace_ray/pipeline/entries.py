@@ -56,7 +56,7 @@ class Entries:
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
-        self._entry = lru_cache(PARSED)(self._parsed)
+        self._entry = lru_cache(PARSED)(self._parse)
         self.opening = lru_cache(PARSED)(lambda index: read_opening(self._text("opening", index)))
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Entries:
     def __getitem__(self, index: int) -> Entry:
         return self._entry(index)
 
-    def _parsed(self, index: int) -> Entry:
+    def _parse(self, index: int) -> Entry:
         names = {name: self._text(name, index) for name in _NAMES}
         return Entry(**names, **{name: json.loads(self._text(name, index)) for name in _JSON})
 

@@ -16,8 +16,8 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
-from ace_ray.pipeline.run_folder import opened, output_store
-from ace_ray.pipeline.session import Session, prepare
+from ace_ray.pipeline.run_folder import open_folder, output_store
+from ace_ray.pipeline.session import Session, preload
 from ace_ray.storage.object_store import is_relative
 from ace_ray.storage.stored import SUCCESS
 from ace_ray.util import log
@@ -55,8 +55,8 @@ def evaluate(
         KeyboardInterrupt: the run was stopped at once.
     """
     began = began or time.monotonic()
-    with Interrupts() as interrupts, log.printing(console):
-        check_lasting(config.output)
+    with Interrupts() as interrupts, log.use_console(console):
+        check_output(config.output)
         plan = plan_run(config)
         limit = plan.config.time_limit
         has_time = (end := ends_at(limit, began)) is None or end > began
@@ -64,14 +64,14 @@ def evaluate(
         begins = has_time and (fresh or output_store(plan).get(SUCCESS) is None)
         if begins:
             interrupts.abort_at(rows_end_at(limit, began))
-            prepare()
+            preload()
         with (
             log.common_fields(run_id=plan.run_id),
-            connection.connecting() if begins else nullcontext(),
-            opened(plan, fresh=fresh, began=began) as run,
+            connection.connect_early() if begins else nullcontext(),
+            open_folder(plan, fresh=fresh, began=began) as run,
         ):
             if run.looks is not None:
-                run.looks.check(must_exist=True)
+                run.looks.check_reference(must_exist=True)
             rows = len(plan.rows)
             pending = 0 if run.stops else len(run.pending(again=False))
             line = f"{plan.run_id}: {rows} rows declared, {pending} to evaluate"
@@ -86,7 +86,7 @@ def evaluate(
             return run.result
 
 
-def check_lasting(output: str, option: str = "--output") -> None:
+def check_output(output: str, option: str = "--output") -> None:
     """Raise `UserError` if ``output`` is relative in a Ray job: Ray deletes the job's folder."""
     if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(

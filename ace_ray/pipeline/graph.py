@@ -27,7 +27,7 @@ from ace_ray.cluster.ray_internals import (
 from ace_ray.cluster.resources import CHECKER_CPUS, WRITER_CPUS, Nodes, Resources
 from ace_ray.pipeline.actors.checker import Checker
 from ace_ray.pipeline.actors.engine_worker import EngineWorker
-from ace_ray.pipeline.actors.worker_config import Job
+from ace_ray.pipeline.actors.worker_config import WorkerConfig
 from ace_ray.pipeline.actors.writer import Writer
 from ace_ray.pipeline.elastic import ElasticWorkers
 from ace_ray.pipeline.health.heartbeat import give_back_memory
@@ -68,7 +68,7 @@ DEFAULT_MAX_NUM_SEQS = 256
 
 
 @dataclass(frozen=True)
-class Shape:
+class Layout:
     """The block layout of a run: the rows of a block, and the blocks and rows of a worker."""
 
     concurrency: int
@@ -82,7 +82,7 @@ class Shape:
     """Number of further blocks in a worker's queue, so that calls do not wait for the executor."""
 
 
-def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
+def layout(job: WorkerConfig, resources: Resources, rows: int, interactive: int) -> Layout:
     """Compute the block layout for ``rows`` rows. The first ``interactive`` rows get one block
     each.
 
@@ -92,29 +92,29 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
     Other workers cannot take these rows. So with several workers, each holds at most half of an
     equal share of the run. For elastic workers the share is computed with their maximum number.
-    `_at_work` assumes fewer workers, so that batches are large even if no workers are added."""
+    `_concurrency` assumes fewer workers, so that batches are large even if no workers are added."""
     workers = resources.most_workers
-    concurrency = _at_work(job, resources, rows)
+    concurrency = _concurrency(job, resources, rows)
     half = max(concurrency, rows if workers == 1 else rows // (2 * workers))
     worker_rows = min(8 * concurrency, half)
     rows_per_block = job.config.rows_per_block
-    size = _block(resources, rows, worker_rows) if rows_per_block == "auto" else rows_per_block
-    alone = math.ceil(interactive / _expected(resources))
+    size = _block_size(resources, rows, worker_rows) if rows_per_block == "auto" else rows_per_block
+    alone = math.ceil(interactive / _expected_workers(resources))
     mean = MEAN_BLOCK * size
     fewest = min(FEWEST_BLOCKS, math.ceil(rows / (mean * workers)))
     calls = min(concurrency, max(fewest, alone + math.ceil(worker_rows / mean)))
     if alone and rows_per_block == "auto":
         size = min(size, math.ceil(half / calls))
     spare = max(1, int(min(8, rows // (8 * workers)) / mean))
-    return Shape(concurrency, size, calls, spare)
+    return Layout(concurrency, size, calls, spare)
 
 
-def _expected(resources: Resources) -> int:
+def _expected_workers(resources: Resources) -> int:
     """Return the expected number of workers: the maximum, but at most twice the initial number."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
-def _at_work(job: Job, resources: Resources, rows: int) -> int:
+def _concurrency(job: WorkerConfig, resources: Resources, rows: int) -> int:
     """Return the maximum rows in flight per worker: twice the engine's batch, so that its queue is
     full, but at most an equal share of the run, so that the first worker does not take all rows."""
     if job.config.concurrency != "auto":
@@ -123,10 +123,10 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
     if job.config.model.endpoint is not None:
         # More rows would wait in the client's queue, and their timeout includes this wait.
         limit = job.config.model.endpoint.max_concurrency
-    return max(1, min(limit, math.ceil(rows / _expected(resources))))
+    return max(1, min(limit, math.ceil(rows / _expected_workers(resources))))
 
 
-def _block(resources: Resources, rows: int, worker_rows: int) -> int:
+def _block_size(resources: Resources, rows: int, worker_rows: int) -> int:
     """Return the maximum rows of a block. Small runs have small blocks, because a block goes to a
     checker only when its last row has ended. Large runs have larger blocks, because a block costs
     Ray 30 ms of CPU. ``worker_rows``, the rows that a worker holds, are several blocks."""
@@ -136,7 +136,7 @@ def _block(resources: Resources, rows: int, worker_rows: int) -> int:
     return 2 * max(1, min(size, worker_rows // 16), min(sharing, worker_rows // 6))
 
 
-def rows_per_part(job: Job, rows: int) -> int:
+def rows_per_part(job: WorkerConfig, rows: int) -> int:
     """Return the number of rows of a part: 32 in small to 8192 in large runs, unless configured."""
     if job.config.rows_per_part != "auto":
         return job.config.rows_per_part
@@ -207,12 +207,12 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
 
     def on_execution_step(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
-            workers.look()
+            workers.adjust()
         type(self).after_step(executor)
 
 
 def run_graph(
-    job: Job,
+    job: WorkerConfig,
     work: Sequence[Work],
     resources: Resources,
     stored: Callable[[int, int], None],
@@ -234,7 +234,7 @@ def run_graph(
     """
     remaining_rows = sum(len(run_work.rows) for run_work in work)
     ThrottledExecutor.workers = None
-    if resources.elastic:
+    if resources.is_elastic:
         ThrottledExecutor.workers = ElasticWorkers(
             job.coordinator, resources, refit, job.config.drain_timeout_s, stopping
         )
@@ -251,7 +251,7 @@ def run_graph(
             wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
 
     ThrottledExecutor.after_step = staticmethod(after_step)
-    _quiet()
+    _configure()
     graph = _graph(job, work, resources, worker_options)
     try:
         with arguments_as_values():
@@ -266,7 +266,7 @@ def run_graph(
 
 
 def _graph(
-    job: Job,
+    job: WorkerConfig,
     work: Sequence[Work],
     resources: Resources,
     worker_options: Callable[[], dict[str, Any]] | None,
@@ -274,7 +274,7 @@ def _graph(
     """Return the dataset of `run_graph`, which is not executed yet."""
     # Runs are evaluated one after another, so the largest run decides the layout.
     largest = max((run_work.rows for run_work in work), key=len)
-    cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
+    cut = layout(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
     # Not `from_arrow`: for each block it runs a task that needs a CPU, and actors may use them all.
     planned = ray.data.from_blocks(PlannedBlocks(work, cut.size))
     give_back_memory()
@@ -333,7 +333,7 @@ def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
     return lambda: {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
 
 
-def _quiet() -> None:
+def _configure() -> None:
     context = DataContext.get_current()
     context.custom_execution_callback_classes = [ThrottledExecutor]
     # With these thresholds Ray Data does not change the sizes of pools above their minimum.

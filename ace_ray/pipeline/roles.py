@@ -11,17 +11,17 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import Model, RoleModel
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
 from ace_ray.config.roles import EndpointRole, Role, ServedRole
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import check_engine_args, check_parsers
-from ace_ray.models.families import FormatChoice, family_facts, with_parsers
-from ace_ray.models.sampling import check_budget, check_sampling, completed
+from ace_ray.models.families import FormatChoice, family_facts, resolve_parsers
+from ace_ray.models.sampling import check_budget, check_sampling, fill_defaults
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
-from ace_ray.models.urls import check_url, endpoint_identity, host_of, path_of, read_key
+from ace_ray.models.urls import check_url, endpoint_identity, host_of, path_identity, read_key
 from ace_ray.pipeline.health.heartbeat import LONGEST_WHY
 from ace_ray.types import Completion, Messages, Sampling, Tools, digest
 from ace_ray.util.sanitizing import one_line
@@ -59,7 +59,7 @@ def bind_roles(
     """Return the bindings of all roles, with fixed model revisions. Raises `UserError`."""
     bindings = {}
     for benchmark in benchmarks:
-        with own_code(type(benchmark), "roles"):
+        with user_code(type(benchmark), "roles"):
             settings = {
                 name: (role, benchmark.role_sampling(name), benchmark.offers_tools(name))
                 for name, role in benchmark.roles().items()
@@ -104,8 +104,8 @@ def _binding(
         )
         folder = tokenizer_folder(model)
         facts = family_facts(folder, str(role.engine.get("tokenizer_mode", "auto")))
-        with within(location):
-            role = with_parsers(role, facts, calls=calls)
+        with locate_errors(location):
+            role = resolve_parsers(role, facts, calls=calls)
         parser = role.model.reasoning_parser
         check_budget(role.sampling, role.engine, parser, location=f"{location}.sampling")
     sampling = default
@@ -115,7 +115,7 @@ def _binding(
         sampling = replace(sampling, max_tokens=max_tokens)
     elif role.sampling is not None:
         engine = role.engine if isinstance(role, ServedRole) else {}
-        section = completed(role.sampling, folder, engine, location=f"{location}.sampling")
+        section = fill_defaults(role.sampling, folder, engine, location=f"{location}.sampling")
         sampling = section.sampling()
     identity = role_identity(role, model, sampling)
     if name not in benchmark.shared_roles:
@@ -132,7 +132,7 @@ def check_role(role: Role, location: str) -> None:
         check_url(role.endpoint.url, f"{location}.endpoint.url")
         read_key(role.endpoint.api_key_env, f"{location}.endpoint.api_key_env")
     elif isinstance(role, ServedRole):
-        with within(location):
+        with locate_errors(location):
             check_engine_args(role.engine)
             if role.model.adapter is not None:
                 raise UserError(
@@ -155,7 +155,7 @@ def check_role(role: Role, location: str) -> None:
 
 
 @contextmanager
-def within(location: str) -> Iterator[None]:
+def locate_errors(location: str) -> Iterator[None]:
     """Context that puts ``location``, the config key of a role, before the key in a `UserError`."""
     try:
         yield
@@ -175,7 +175,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
             "model": role.endpoint.model,
             "revision": None,
             "endpoint": host_of(role.endpoint.url),
-            **path_of(role.endpoint.url),
+            **path_identity(role.endpoint.url),
             "sampling": drawn,
         }
     if model is None:
@@ -284,7 +284,9 @@ class RoleModels:
                     replicas = [RemoteModel(engine) for engine in served[benchmark, name]]
                 self._replicas[benchmark, name] = replicas
 
-    def of(self, benchmark: Benchmark, sample: int, path: Sequence[str]) -> dict[str, RoleModel]:
+    def models_of(
+        self, benchmark: Benchmark, sample: int, path: Sequence[str]
+    ) -> dict[str, RoleModel]:
         """Return the models of a benchmark by role, with the seeds for this sample of the entry
         ``path``. All requests of an episode go to the same replica, whose cache has its prefix."""
         number = int(digest(sample, *path), 16)
@@ -292,7 +294,7 @@ class RoleModels:
         for name, binding in self._bindings.get(benchmark.name, {}).items():
             replicas, sampling = self._replicas[benchmark.name, name], binding.sampling
             if name not in benchmark.shared_roles:
-                sampling = sampling.for_row(sample, *path)
+                sampling = sampling.with_row_seed(sample, *path)
             model = replicas[number % len(replicas)]
             models[name] = RoleModel(model, sampling, binding.identity)
         return models

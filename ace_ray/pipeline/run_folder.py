@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from ace_ray.early_stopping.looks import EarlyLooks
+from ace_ray.early_stopping.looks import EarlyStopper
 from ace_ray.errors import UserError
 from ace_ray.pipeline.health.heartbeat import Kind, give_back_memory
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
@@ -30,21 +30,21 @@ from ace_ray.storage.stored import (
     SUCCESS,
     SUMMARY,
     Manifest,
+    append_session,
     as_json,
     differences,
-    earlier_timing,
     read_manifest,
+    read_timing,
     session_record,
     versions_line,
-    with_session,
 )
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_tree
 
 
 @dataclass
-class OpenRun:
-    """A run whose lease this driver has. Make it with `opened`."""
+class RunFolder:
+    """A run whose lease this driver has. Make it with `open_folder`."""
 
     plan: Plan
     store: Store
@@ -67,7 +67,7 @@ class OpenRun:
     _warned: bool = False
     _in_manifest: bool = False
     """Whether the manifest lists this session."""
-    looks: EarlyLooks | None = None
+    looks: EarlyStopper | None = None
     """Comparison with the reference during the run; None if the run does not stop early."""
     result: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary of a concluded run."""
@@ -94,7 +94,7 @@ class OpenRun:
             )
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether rows of the run may still be evaluated in this session."""
         has_ended = self.broken or self.out_of_time or self.result is not None
         return not has_ended and not self.stops
@@ -102,9 +102,9 @@ class OpenRun:
     @property
     def stops(self) -> bool:
         """Return whether the run must stop because early stopping has decided its comparison."""
-        return self.looks is not None and self.looks.stops
+        return self.looks is not None and self.looks.should_stop
 
-    def look(self, *, at_once: bool = False) -> None:
+    def compare(self, *, at_once: bool = False) -> None:
         """Try to decide the comparison with the reference, and note this in the manifest. If the
         store does not answer, print a warning once; the next call tries again. Raises
         `LeaseLost`."""
@@ -112,8 +112,8 @@ class OpenRun:
             return
         try:
             if self.looks.look(at_once=at_once):
-                self.lease.check()
-                self.looks.note()
+                self.lease.renew()
+                self.looks.record_look()
         except UserError as error:
             if not self._warned:
                 log.warning(f"the comparison cannot be computed now: {error}")
@@ -122,25 +122,25 @@ class OpenRun:
     def pending(self, *, again: bool) -> PlannedRows:
         """Return the rows without a verdict. ``again``: only rows for which a retry may help."""
         done_mask = self.ledger.settled | (again & ~self.ledger.retryable)
-        return self.plan.rows.where(~self._stored(done_mask, self.plan.rows, absent=False))
+        return self.plan.rows.where(~self._values_of(done_mask, self.plan.rows, absent=False))
 
-    def _stored(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
+    def _values_of(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
         """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
         # `find` returns -1 for a row that is not stored, which is the index of ``absent``.
         values: np.ndarray = np.append(column, absent)[self.ledger.find(rows.ids)]
         return values
 
-    def set_aside(self) -> PlannedRows:
+    def set_aside_rows(self) -> PlannedRows:
         """Return the pending rows that ran alone when engines or checkers died. They are evaluated
         once more after all other rows."""
         rows = self.plan.rows
-        return rows.where(self._stored(self.ledger.set_aside, rows, b"") != b"")
+        return rows.where(self._values_of(self.ledger.set_aside, rows, b"") != b"")
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
         """Map each kind of process that died to the states of its `set_aside` rows, by id of the
         row or of its failed preparation. ``run`` is the index of this run in its job."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
-        rows = self.set_aside()
+        rows = self.set_aside_rows()
         indices = self.ledger.find(rows.ids).tolist()
         table = pa.table(rows.columns()).to_pylist()
         for row, index in zip(table, indices, strict=True):
@@ -153,29 +153,29 @@ class OpenRun:
             isolated.setdefault(cast(Kind, kind), {})[name] = state
         return isolated
 
-    def waiting_with_others(self) -> list[str]:
+    def shared_row_ids(self) -> list[str]:
         """Return the ids of `set_aside` rows that share a preparation during which engines died."""
         ids = self.ledger.ids[self.ledger.set_aside == SHARED.encode()]
         return [row_id.decode() for row_id in ids.tolist()]
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Return for each of ``rows`` the number of its next attempt."""
-        return self._stored(self.ledger.attempts, rows, 0).astype(np.int32) + 1
+        return self._values_of(self.ledger.attempts, rows, 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
         """Write the manifest of a new run, or add this session to a stored manifest, and remove
         `_SUCCESS`. ``facts`` (`machine_facts` and others) describe the session."""
         session = session_record(facts)
         if not self.declared:
-            self.lease.check()
+            self.lease.renew()
             _remove_run(self.store)
             tree = make_manifest(self.plan, {**self.facts, **facts, "sessions": [session]})
             self.store.put(MANIFEST, as_json(tree))
             self.declared = True
         elif not self._in_manifest:
             manifest = read_manifest(self.store)
-            tree = {**manifest.tree, "sessions": with_session(manifest, session)}
-            self.lease.check()
+            tree = {**manifest.tree, "sessions": append_session(manifest, session)}
+            self.lease.renew()
             self.store.put(MANIFEST, as_json(tree))
             if mixed := versions_line(read_manifest(self.store).mixed_versions):
                 log.warning(f"{mixed}; --fresh evaluates all rows again")
@@ -184,16 +184,16 @@ class OpenRun:
 
     def conclude(self, timing: Mapping[str, Any]) -> None:
         """Write the summary of the stored rows, and set `result`."""
-        self.lease.check()
-        self._note_reading(timing)
-        self.look(at_once=True)
+        self.lease.renew()
+        self._note_parsers(timing)
+        self.compare(at_once=True)
         remaining_rows = len(self.plan.rows) - int(self.ledger.settled.sum())
         stopped = self.stops and remaining_rows > 0
         reason = f"stopped early: its comparison is decided without {remaining_rows} rows"
         more: dict[str, Any] = {"uri": self.plan.uri}
         if self.looks is not None and self.plan.config.early and self.plan.config.early.reference:
             more["early"] = self.looks.summary(stopped=stopped)
-        timing = timing or earlier_timing(self.store)
+        timing = timing or read_timing(self.store)
         if timing and (price := self.plan.config.price_per_hour) is not None:
             timing = {**timing, "price_per_hour": price}
         self.result = finish(
@@ -206,7 +206,7 @@ class OpenRun:
             **more,
         )
 
-    def _note_reading(self, timing: Mapping[str, Any]) -> None:
+    def _note_parsers(self, timing: Mapping[str, Any]) -> None:
         """Note in the session's record which parsers have parsed the session's answers."""
         readings = [facts["reading"] for facts in timing.get("engines", ()) if facts.get("reading")]
         manifest = read_manifest(self.store)
@@ -218,12 +218,12 @@ class OpenRun:
     def abandon(self) -> None:
         """Remove a run that this session began and that has stored no rows."""
         if self.began_it and self.declared and not part_names(self.store):
-            self.lease.check()
+            self.lease.renew()
             _remove_run(self.store)
 
 
 @contextmanager
-def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
+def open_folder(plan: Plan, *, fresh: bool, began: float) -> Iterator[RunFolder]:
     """Open the run of ``plan``, and keep its lease until the context ends. This writes only the
     lease and, with early stopping, a note in the manifest that the comparison was computed.
 
@@ -241,17 +241,17 @@ def opened(plan: Plan, *, fresh: bool, began: float) -> Iterator[OpenRun]:
         store, manifest = open_output(plan, fresh=fresh)
         declared = manifest is not None
         now_s = time.monotonic()
-        run = OpenRun(plan, store, lease, facts, declared, began, now_s, not declared)
+        run = RunFolder(plan, store, lease, facts, declared, began, now_s, not declared)
         run.read(log.warning)
         run.check_declared()
         if skipped and len(run.pending(again=False)):
             log.warning(chat_line)
         if plan.drawn is not None:
-            run.looks = EarlyLooks(plan, store)
-            run.looks.check(must_exist=False)
+            run.looks = EarlyStopper(plan, store)
+            run.looks.check_reference(must_exist=False)
             if run.declared:
                 run.looks.check_rules()
-            run.look(at_once=True)
+            run.compare(at_once=True)
         yield run
 
 
@@ -266,7 +266,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
     If ``fresh``, the store may have any run, since the caller replaces that run; the manifest is
     None. Raises `UserError` if the store cannot be written, or has a different run."""
 
-    def refused(content: str, more: str = "") -> UserError:
+    def refusal(content: str, more: str = "") -> UserError:
         fix = f"choose another run_id or --output{more}"
         return UserError(f"the folder contains {content}", where=plan.uri, fix=fix)
 
@@ -285,18 +285,18 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
     if store.get(MANIFEST) is None:
         for item in store.list():
             if item.path != LEASE and not item.path.startswith(REPORTS):
-                raise refused(f"files that do not belong to a run ({item.path})")
+                raise refusal(f"files that do not belong to a run ({item.path})")
         return store, None
     try:
         manifest = read_manifest(store)
     except UserError as error:  # --fresh does not remove such a folder either
-        raise refused(f"a {MANIFEST} that is not a run's") from error
+        raise refusal(f"a {MANIFEST} that is not a run's") from error
     if fresh:
         return store, None
     mine = json_tree(json.dumps(plan.identity))
     if paths := differences(manifest.tree["identity"], mine):
         more = ", or replace the run with --fresh"
-        raise refused(f"a different run (the runs differ in {', '.join(paths)})", more)
+        raise refusal(f"a different run (the runs differ in {', '.join(paths)})", more)
     return store, manifest
 
 
@@ -311,7 +311,7 @@ def _remove_run(store: Store) -> None:
     for folder in (FOLDER, FILES, RESULTS):
         store.check_unlinked(folder.rstrip("/"))
     listed = [item.path for item in store.list()]
-    ours = [path for path in listed if _is_of_run(path, benchmarks)]
+    ours = [path for path in listed if _is_run_file(path, benchmarks)]
     run_paths = {*ours, MANIFEST, SUMMARY, SUCCESS, LEASE}
     extras = [path for path in listed if path not in run_paths and not path.startswith(REPORTS)]
     for path in (SUCCESS, *ours, SUMMARY, MANIFEST):
@@ -323,7 +323,7 @@ def _remove_run(store: Store) -> None:
         )
 
 
-def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:
+def _is_run_file(path: str, benchmarks: Collection[str]) -> bool:
     """Return whether a run of ``benchmarks`` may write the file ``path`` in one of its folders."""
     if path.startswith(FOLDER):
         return is_part_name(path)

@@ -34,9 +34,9 @@ from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.pipeline.planning.cluster_fit import ClusterFit, fit_cluster
 from ace_ray.pipeline.planning.plan import PlannedRows
-from ace_ray.pipeline.run_folder import OpenRun
+from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.storage.parts import new_session, part_names
-from ace_ray.storage.stored import earlier_timing
+from ace_ray.storage.stored import read_timing
 from ace_ray.util import log
 from ace_ray.util.signals import Interrupts
 
@@ -44,8 +44,8 @@ from ace_ray.util.signals import Interrupts
 Pending = dict[int, PlannedRows]
 
 
-def prepare() -> None:
-    """Import the modules of a pass before a thread connects to Ray (`connection.connecting`)."""
+def preload() -> None:
+    """Import the modules of a pass before a thread connects to Ray (`connection.connect_early`)."""
     connection.set_environment()
     if find_spec("ray") is not None:  # `connection.connect` reports a missing Ray
         from ace_ray.pipeline import graph  # noqa: F401
@@ -63,12 +63,12 @@ class Session:
 
     def __init__(
         self,
-        runs: Sequence[OpenRun],
+        runs: Sequence[RunFolder],
         interrupts: Interrupts,
         *,
         examine: bool = False,
         rows_end_at: float | None = None,
-        concluded: Callable[[OpenRun], None] = lambda run: None,
+        concluded: Callable[[RunFolder], None] = lambda run: None,
     ) -> None:
         self._runs, self._interrupts = runs, interrupts
         self._examine, self._concluded = examine, concluded
@@ -81,7 +81,7 @@ class Session:
         self._resources: Resources | None = None
         self._utilization = Utilization()
         # With --fresh the folder still contains the previous run, whose timing does not count.
-        self._earlier = [earlier_timing(run.store) if run.declared else {} for run in runs]
+        self._earlier = [read_timing(run.store) if run.declared else {} for run in runs]
 
     def run(self) -> None:
         """Make passes until no row is pending or no pass makes progress, and conclude every run.
@@ -91,7 +91,7 @@ class Session:
             RunFailed: the cluster or the engines failed; stored rows stay.
         """
         try:
-            self._passes()
+            self._run_passes()
         except UserError as error:
             if not self._tallies:
                 raise
@@ -131,14 +131,14 @@ class Session:
         pending: Pending = {}
         waiting: Pending = {}
         for index, run in enumerate(self._runs):
-            if run.open:
-                rows, aside_rows = run.pending(again=again), run.set_aside()
+            if run.is_open:
+                rows, aside_rows = run.pending(again=again), run.set_aside_rows()
                 rows = rows.where(~np.isin(rows.ids, aside_rows.ids))
                 pending |= {index: rows} if len(rows) else {}
                 waiting |= {index: aside_rows} if len(aside_rows) else {}
         return pending, waiting
 
-    def _passes(self) -> None:
+    def _run_passes(self) -> None:
         """Make passes, each with new processes. A failed pass counts as an attempt only if it gave
         no row a final status. Rows that are set aside are evaluated in a separate, last pass."""
         (pending, waiting), attempts = self._pending(again=False), 0
@@ -150,9 +150,9 @@ class Session:
             elif attempts:
                 log.warning(f"{_count(pending)} rows failed; retrying, attempt {attempts + 1}")
             failure: RunFailed | None = None
-            before = self._settled()
+            before = self._count_settled()
             try:
-                self._pass(pending)
+                self._run_pass(pending)
                 for index, counts in self._tallies[-1].runs.items():
                     self._runs[index].out_of_time |= counts.out_of_time > 0
             except RunFailed as error:
@@ -160,9 +160,9 @@ class Session:
             for run in self._runs:
                 if run.result is None:
                     run.read(log.warning)
-                    run.look(at_once=True)
+                    run.compare(at_once=True)
             self._check_for_a_bug()
-            has_progress = self._settled() > before
+            has_progress = self._count_settled() > before
             attempts += failure is None or not has_progress
             pending, waiting = self._pending(again=True)
             last = attempts >= self._config.max_attempts
@@ -182,7 +182,7 @@ class Session:
     def _check_for_a_bug(self) -> None:
         """Raise `RunFailed` if all rows so far failed with the same bug in a benchmark's code."""
         bug = self._tallies[-1].bug(1) if self._tallies else None
-        if bug is None or self._settled():
+        if bug is None or self._count_settled():
             return
         log.error("traceback of the first row:", traceback=bug.traceback)
         raise RunFailed(bug.line)
@@ -197,19 +197,19 @@ class Session:
             isolated.setdefault(kind, {}).update(later)
         # Rows that wait for a preparation are stored, and the stored rows count all deaths so far.
         for run in self._runs:
-            for row_id in run.waiting_with_others():
+            for row_id in run.shared_row_ids():
                 if (isolated_row := isolated.get("engine", {}).get(row_id)) is not None:
                     isolated["engine"][row_id] = replace(isolated_row, stored=isolated_row.deaths)
         return isolated
 
-    def _settled(self) -> int:
+    def _count_settled(self) -> int:
         return sum(int(run.ledger.settled.sum()) for run in self._runs)
 
-    def _pass(self, pending: Pending) -> None:
+    def _run_pass(self, pending: Pending) -> None:
         """Connect to Ray, start the actors, and evaluate ``pending`` in a graph. Raises `UserError`
         if the config is wrong, and `RunFailed` if the cluster or the engines fail."""
         self._interrupts.abort_at(self._rows_end_at)
-        endpoint_facts = self._ask()
+        endpoint_facts = self._probe()
         connection.connect()
         self._reached.setdefault("ray", time.monotonic())
         import ray
@@ -256,9 +256,9 @@ class Session:
             raise
         except Exception as error:
             tally = monitor.refresh() if monitor else Tally()
-            raise _explained(error, tally, had_success=had_success) from error
+            raise _explain(error, tally, had_success=had_success) from error
         finally:
-            self._interrupts.forget()
+            self._interrupts.cancel_abort()
             if monitor is not None:
                 self._tallies.append(monitor.last_look())
                 for index, counts in self._tallies[-1].runs.items():
@@ -280,14 +280,14 @@ class Session:
         from ace_ray.cluster import placement
         from ace_ray.cluster.ray_internals import lean_data
         from ace_ray.pipeline.actors.role_engine import role_engines
-        from ace_ray.pipeline.actors.worker_config import Job, JobRun, scenario_of
+        from ace_ray.pipeline.actors.worker_config import RunTarget, WorkerConfig, scenario_of
         from ace_ray.pipeline.graph import Work, run_graph
         from ace_ray.sandbox.actor import start_actors
 
         config, need, name, plan = self._config, fitted.need, f"coordinator-{salt}", self._plan
         with (
             role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
-            placement.reserved(
+            placement.reserve(
                 need, config, lambda: self._interrupts.is_interrupted
             ) as worker_options,
         ):
@@ -295,8 +295,8 @@ class Session:
             scenarios = partial(scenario_of, ray.get_actor(name))
             _started = start_actors(scenarios, sandboxes, cpus=resources.SANDBOX_CPUS)
             runs = [(run, new_session(part_names(run.store), salt)) for run in self._runs]
-            job = Job(
-                runs=tuple(JobRun(r.plan.run_id, r.plan.model, r.store, s) for r, s in runs),
+            job = WorkerConfig(
+                runs=tuple(RunTarget(r.plan.run_id, r.plan.model, r.store, s) for r, s in runs),
                 config=config,
                 engine=fitted.engine,
                 coordinator=ray.get_actor(name),
@@ -310,23 +310,23 @@ class Session:
                 pending=tuple(sorted(pending)),
                 examine=self._examine and config.backend != ENDPOINT,
             )
-            monitor.engines_start()
+            monitor.start_timer()
             self._utilization.begin(need.workers, pending)
             self._reached.setdefault("actors", time.monotonic())
-            with lean_data() if connection.is_own() else nullcontext():
+            with lean_data() if connection.has_own_ray() else nullcontext():
                 run_graph(
                     job,
                     [Work(i, rows, self._runs[i].attempts(rows)) for i, rows in pending.items()],
                     need,
-                    self._when_whole(pending, monitor, job.coordinator),
+                    self._stored_callback(pending, monitor, job.coordinator),
                     lambda: self._interrupts.is_interrupted,
                     backlog=self._utilization.note,
                     worker_options=worker_options,
                     refit=fitted.refit,
                 )
-            self._interrupts.settle()
+            self._interrupts.raise_pending()
 
-    def _ask(self) -> dict[str, Any]:
+    def _probe(self) -> dict[str, Any]:
         """Send one request to the candidate's endpoint before the first pass, so that a refusal is
         reported in one line. Offer tools if the run does. Return facts for the manifest; {} if no
         request was sent. Raises `UserError`, or `RunFailed` if the endpoint does not answer."""
@@ -337,7 +337,7 @@ class Session:
         except EndpointDown as error:
             raise RunFailed(str(error), resumable=True) from error
 
-    def _when_whole(
+    def _stored_callback(
         self, pending: Pending, monitor: HealthMonitor, coordinator: Any
     ) -> Callable[[int, int], None]:
         """Return the function to call with (index of a run, number of rows) when rows were stored.
@@ -346,13 +346,13 @@ class Session:
         remaining_rows = Counter({index: len(rows) for index, rows in pending.items()})
         last = max(pending)
 
-        def stored(index: int, rows: int) -> None:
+        def on_stored(index: int, rows: int) -> None:
             remaining_rows[index] -= rows
             run = self._runs[index]
             line = f"{run.plan.run_id}: {rows} rows stored"
             log.debug(line, event="stored", run_id=run.plan.run_id, rows=rows)
             if not run.stops:
-                run.look()
+                run.compare()
                 if run.stops:
                     coordinator.stop_run.remote(index)
                     log.info(f"{run.plan.run_id}: comparison decided; no further rows evaluated")
@@ -366,7 +366,7 @@ class Session:
                 finally:
                     self._tallies.pop()
 
-        return stored
+        return on_stored
 
 
 _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
@@ -376,7 +376,7 @@ def _count(pending: Pending) -> int:
     return sum(map(len, pending.values()))
 
 
-def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:
+def _explain(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:
     """Return the error of a failed pass. Its message is one line with the cause that an actor
     reported to the coordinator; if none did, with Ray's error.
 

@@ -12,13 +12,13 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.diagnosis import Diagnosis
 from ace_ray.benchmarks.headline import with_scores
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import Ledger
 from ace_ray.storage.rows import rows_of
 from ace_ray.storage.stored import SUCCESS, SUMMARY, Manifest, as_json
-from ace_ray.types import CHECKED, STATUSES, ResultRow, added
+from ace_ray.types import CHECKED, STATUSES, ResultRow, merge_facts
 
 FILES = "files/"
 MOST_FAILURES = 10
@@ -96,15 +96,15 @@ def summarize(
     for name, benchmark in benchmarks.items():
         diagnosis = Diagnosis((manifest.get("format") or {}).get("tool_parser"))
         benchmark_rows = (row for row in rows() if row.benchmark == name)
-        counted_rows = diagnosis.through(totals.counted(benchmark_rows))
+        counted_rows = diagnosis.add_rows(totals.count_rows(benchmark_rows))
         first = (row for row in counted_rows if not row.repeat)
-        with own_code(type(benchmark), "summarize"):
+        with user_code(type(benchmark), "summarize"):
             blocks[name] = benchmark.summarize(first, allowed)
         deque(counted_rows, maxlen=0)  # count the rows that the benchmark has not read
         if findings := diagnosis.findings():
             blocks[name] = {**blocks[name], "diagnosis": findings}
     if not benchmarks:
-        deque(totals.counted(rows()), maxlen=0)
+        deque(totals.count_rows(rows()), maxlen=0)
     statuses: dict[str, int] = {status: totals.statuses[status] for status in STATUSES}
     missing = declared - totals.statuses.total()
     unscored = declared - sum(statuses[status] for status in CHECKED)
@@ -189,7 +189,7 @@ class _Totals:
         self.entries = 0
         self.reasoning_truncated = self.cut_by_length = 0
 
-    def counted(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
+    def count_rows(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         """Yield ``rows`` unchanged, and count each row."""
         for row in rows:
             self.statuses[row.status] += 1
@@ -203,7 +203,7 @@ class _Totals:
             self.prompt_tokens = _sum(self.prompt_tokens, row.prompt_tokens)
             self.completion_tokens = _sum(self.completion_tokens, row.completion_tokens)
             if row.endpoint is not None:
-                self.endpoint = added(self.endpoint, row.endpoint)
+                self.endpoint = merge_facts(self.endpoint, row.endpoint)
             self._add_engine(row)
             self.model_calls += row.model_calls
             valid = [verdict.valid for verdict in row.verdicts.values()]

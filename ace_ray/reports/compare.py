@@ -20,7 +20,7 @@ from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
 from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.report_data import comparison_table
 from ace_ray.reports.report_folder import PAGE, claim, write
-from ace_ray.reports.runs import Run, by_benchmark, load_runs
+from ace_ray.reports.runs import ScoredRun, group_runs, load_runs
 from ace_ray.reports.table import csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.storage.object_store import Store, open_store
@@ -28,7 +28,7 @@ from ace_ray.util.sanitizing import print_line
 
 BOTH = "both"
 # Columns of ``comparison.csv`` that are attributes of a `TestResult`.
-_RESULT_COLUMNS = ("family", "shown", "detectable", "noise_floor", "under_noise")
+_RESULT_COLUMNS = ("detectable", "noise_floor", "under_noise")
 WARNING = (
     "THE RUNS DIFFER IN CONDITIONS THAT AFFECT SCORES (--allow-different): "
     "a difference below may not be a difference between models"
@@ -73,7 +73,7 @@ def compare(
     # Scores of each run over all its rows, not only over paired rows.
     tables = [
         comparison_table(holders, rule_set, with_facts=False)
-        for holders in by_benchmark(runs)
+        for holders in group_runs(runs)
         for rule_set in comparison.rule_sets
         if rule_set in holders.reporting.rule_sets
     ]
@@ -96,7 +96,7 @@ def compare(
     return comparison
 
 
-def _label(runs: Sequence[Run], name: str | None) -> str | None:
+def _label(runs: Sequence[ScoredRun], name: str | None) -> str | None:
     """Return the label of the run whose label or folder is ``name``; else ``name`` itself."""
     if name is None:
         return None
@@ -116,7 +116,7 @@ def _print(
     for table in tables:
         print_table(table, console, intervals=True)
         console.print()
-    shown_results = [result for result in comparison.results if result.shown]
+    shown_results = [result for result in comparison.results if result.is_significant]
     for result in shown_results:
         print_line(console, f"{result.hypothesis.rules}: {sentence(result)}")
     rest_count = len(comparison.results) - len(shown_results)
@@ -150,14 +150,14 @@ def _page(comparison: Comparison, flips: Sequence[Flips], causes: Sequence[Expla
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
     """Return the CSV files by name: one of all test results, and one for each item of ``flips``."""
-    rows = [_values(result) for result in comparison.results]
+    rows = [_csv_row(result) for result in comparison.results]
     texts = {"comparison.csv": csv_lines([rows[0] if rows else [], *(r.values() for r in rows)])}
     for number, flipped in enumerate(flips, start=1):
         texts[f"flips-{number}-{flipped.benchmark}-{flipped.rules}.csv"] = flip_csv(flipped)
     return {name: text.encode("utf-8", "replace") for name, text in texts.items()}
 
 
-def _values(result: TestResult) -> dict[str, Any]:
+def _csv_row(result: TestResult) -> dict[str, Any]:
     """Return the values of a line of ``comparison.csv`` by column."""
     hypothesis, difference, noise = result.hypothesis, result.difference, result.noise
     low, high = difference.interval or (None, None)
@@ -176,6 +176,8 @@ def _values(result: TestResult) -> dict[str, Any]:
         "high": high,
         **{name: getattr(difference, name) for name in ("gained", "lost", "test", "p")},
         "holm_p": result.holm,
+        "family": result.family,
+        "shown": result.is_significant,
         **{name: getattr(result, name) for name in _RESULT_COLUMNS},
         "repeated": 0 if noise is None else noise.n,
         "repeated_flips": 0 if noise is None else noise.flips,

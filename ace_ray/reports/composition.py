@@ -12,7 +12,7 @@ from rich.console import Console
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Bars, Table, Value
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.errors import UserError
 from ace_ray.reports.figures import svg_file
 from ace_ray.reports.table import NOT_AVAILABLE, csv_text, print_table
@@ -49,7 +49,7 @@ def show_composition(
 
 def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
     """Yield the tables, each with its figure."""
-    with own_code(type(benchmark), "ready"):
+    with user_code(type(benchmark), "ready"):
         benchmark.ready(named=True)
     output_entries = benchmark.output_entries()
     entries: list[Entry] = []
@@ -57,7 +57,7 @@ def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
     notes: list[str] = []
     for language, category in product(output_entries.languages, output_entries.categories):
         try:
-            entries += output_entries.of(language, category).values()
+            entries += output_entries.entries_of(language, category).values()
         except UserError as error:
             notes.append(f"without {language} {category}: {error}")
     if not entries:
@@ -70,7 +70,7 @@ def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
         counted["categories"].append((entry.language, entry.category))
         groups = [name for name, members in benchmark.groups.items() if entry.category in members]
         counted["groups"] += product([entry.language], groups)
-        with own_code(type(benchmark), f"the composition of entry {entry.id!r}"):
+        with user_code(type(benchmark), f"the composition of entry {entry.id!r}"):
             offered, turns = benchmark.composition(entry)
             for api in offered:
                 apis[entry.language, digest(api.function, api.domain, api.subdomain)] = api

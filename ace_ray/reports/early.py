@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ace_ray.benchmarks.results import Table, Value
-from ace_ray.reports.runs import Run
-from ace_ray.storage.stored import Early
+from ace_ray.reports.runs import ScoredRun
+from ace_ray.storage.stored import EarlyResult
 
 
 @dataclass(frozen=True)
-class EarlyRun:
+class EarlyDecision:
     """The decision of early stopping on one run. ``against``: label of the reference run."""
 
     label: str
     against: str
-    early: Early
+    early: EarlyResult
     scored: int
     declared: int
     device_s: float
@@ -28,7 +28,7 @@ class EarlyRun:
         return self.device_s * rows / self.scored if self.early.stopped and self.scored else 0.0
 
 
-def early_runs(runs: Iterable[Run], labels: Mapping[str, str]) -> list[EarlyRun]:
+def early_decisions(runs: Iterable[ScoredRun], labels: Mapping[str, str]) -> list[EarlyDecision]:
     """Return the early decisions on the runs that have early stopping.
 
     ``labels``: folder name -> label, for all runs. Raises `UserError`: a summary is damaged."""
@@ -37,17 +37,17 @@ def early_runs(runs: Iterable[Run], labels: Mapping[str, str]) -> list[EarlyRun]
         if (early := run.summary.early) is not None:
             folder = (early.against or "nothing").rstrip("/").rsplit("/", 1)[-1]
             numbers = (run.summary.scored, run.manifest.declared, run.device_s)
-            early_runs.append(EarlyRun(run.label, labels.get(folder, folder), early, *numbers))
+            early_runs.append(EarlyDecision(run.label, labels.get(folder, folder), early, *numbers))
     return early_runs
 
 
-def decisions_table(runs: Sequence[EarlyRun]) -> Table:
+def decisions_table(runs: Sequence[EarlyDecision]) -> Table:
     """Return a table with a line for each headline score of each run."""
     lines: list[list[Value]] = []
     for run in runs:
         for name, headline in run.early.headlines.items():
             value = headline.value
-            outcome = headline.outcome or f"undecided; needs {headline.needs}"
+            outcome = headline.outcome or f"undecided; needs {headline.missing_evidence}"
             if outcome == "within":
                 margin = run.early.margin
                 outcome = f"within {margin:g} point{'s' if margin != 1 else ''}"
@@ -55,8 +55,8 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
             lines.append(
                 [
                     *(run.label, name, run.against, outcome),
-                    _with_bounds(headline.difference, headline.low, headline.high, "+"),
-                    _with_bounds(value.estimate, value.low, value.high),
+                    _format_interval(headline.difference, headline.low, headline.high, "+"),
+                    _format_interval(value.estimate, value.low, value.high),
                     f"{headline.decided_at_units or headline.units} of {headline.of_units}",
                     f"{run.scored} of {run.declared}",
                     f"{run.saved_s / 3600:.2f}",
@@ -80,7 +80,7 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
     )
 
 
-def _with_bounds(value: float, low: float, high: float, sign: str = "") -> str:
+def _format_interval(value: float, low: float, high: float, sign: str = "") -> str:
     tilde = "" if high - low < 1e-3 else "~"
     # Adding 0.0 turns -0.0 into 0.0.
     middle, lower, upper = (f"{round(100 * x, 1) + 0.0:{sign}.1f}" for x in (value, low, high))

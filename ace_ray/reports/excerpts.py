@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ace_ray.util.safe_loading import Unbounded, json_of_row, shortened
+from ace_ray.util.safe_loading import InvalidContent, json_of_row, shorten_json
 
 _BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164}
 _BLANK |= {0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
@@ -30,28 +30,28 @@ class Excerpt:
 
 
 def excerpt(text: str, limit: int) -> Excerpt:
-    """Cut ``text`` after ``limit`` characters, and make its characters `visible`."""
-    return Excerpt(visible(text[:limit]), max(0, len(text) - limit))
+    """Cut ``text`` after ``limit`` characters, and make its characters `mark_hidden`."""
+    return Excerpt(mark_hidden(text[:limit]), max(0, len(text) - limit))
 
 
 def json_excerpt(text: str, limit: int) -> Excerpt:
     """Indent ``text`` if it is JSON, and cut it after ``limit`` characters."""
     try:
         value = json_of_row(text)
-    except Unbounded:
+    except InvalidContent:
         return excerpt(text, limit)
-    return excerpt(pretty(value), limit)
+    return excerpt(to_json(value), limit)
 
 
-def pretty(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Shorten a JSON value and format it with indentation. A string is returned without quotes."""
-    value = shortened(value)
+    value = shorten_json(value)
     if isinstance(value, str):
         return value
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def visible(text: str) -> str:
+def mark_hidden(text: str) -> str:
     """Return ``text`` with invisible characters replaced by their names in brackets."""
     if text.isprintable() and not _BLANK & {ord(c) for c in text}:
         return text

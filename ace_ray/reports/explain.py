@@ -18,13 +18,13 @@ from rich.console import Console
 from ace_ray.benchmarks.headline import DIVERGED
 from ace_ray.benchmarks.results import Table
 from ace_ray.reports.comparison import paired_data
-from ace_ray.reports.comparison_tables import interval_text, signed
+from ace_ray.reports.comparison_tables import interval_text, signed_points
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import pairs_of
 from ace_ray.reports.runs import load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
-from ace_ray.rescoring.reparse import Reread, calls_of, json_spelling, message_line
+from ace_ray.rescoring.reparse import ReparseResult, calls_of, message_line, normalize_json
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import messages_of, state_of, token_ids_of
 from ace_ray.storage.stored_run import StoredRun
@@ -154,7 +154,7 @@ def explain(
     contents = [
         {
             _stored_key(row): digest([row[name] for name in _CONTENT])
-            for row in run.stored([of[key] for key in shared], (*_COLUMNS[:6], *_CONTENT))
+            for row in run.read_columns([of[key] for key in shared], (*_COLUMNS[:6], *_CONTENT))
         }
         for run, of in zip(runs, rows, strict=True)
     ]
@@ -173,7 +173,7 @@ def explain(
     for start in range(0, len(differing), _BATCH):
         keys = differing[start : start + _BATCH]
         before, after = (
-            {_stored_key(row): row for row in run.stored([of[key] for key in keys], _COLUMNS)}
+            {_stored_key(row): row for row in run.read_columns([of[key] for key in keys], _COLUMNS)}
             for run, of in zip(runs, rows, strict=True)
         )
         for key in keys:
@@ -182,7 +182,7 @@ def explain(
             pair = (before[key], after[key])
             origin = _first_cause(*pair, result)
             if origin is not None and origin[0] == "prompt" and not result.parsed:
-                origin = _in_tokens(origin, runs, pair, prompts, result)
+                origin = _find_token(origin, runs, pair, prompts, result)
             if origin is not None or flips[key]:
                 origin = origin or ("checker", 0, 0, "")
                 result.differences.append(Difference(key, *origin, flips=flips[key]))
@@ -216,14 +216,14 @@ def _first_cause(
             return ("reading" if call else "prompt"), call, 0, f"message {number + 1}: other role"
         if first.get("role") == "assistant":
             call += 1
-            if origin := _answer_differs(first, second, ids, call, parsed=result.parsed):
+            if origin := _answer_change(first, second, ids, call, parsed=result.parsed):
                 single = before["model_calls"] == after["model_calls"] == 1
                 other_prompt = single and before["prompt_tokens"] != after["prompt_tokens"]
                 # Another chat template turns the same messages into another prompt.
                 if origin[0] == "tokens" and (result.template or other_prompt):
                     return "prompt", call, 0, "other chat template or variables"
                 return origin
-        elif _without_ids(first) != _without_ids(second):
+        elif _drop_ids(first) != _drop_ids(second):
             at = _first_difference(str(first.get("content")), str(second.get("content")))
             by_model = simulated and first.get("role") != "tool"
             kind: Cause = "simulator" if by_model else "tools"
@@ -242,7 +242,7 @@ def _first_cause(
     # The output repeats the text of the last answer, which a server returns without its calls.
     if before["output"] != after["output"] and not (result.parsed and call):
         return "reading", call, 0, "other output"
-    old, new = (_untimed(state_of(row)) for row in (before, after))
+    old, new = (_drop_times(state_of(row)) for row in (before, after))
     if old == new:
         return None
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
@@ -252,7 +252,7 @@ def _first_cause(
     return kind, call, 0, f"state: {', '.join(names[:3])}"
 
 
-def _in_tokens(
+def _find_token(
     origin: _Origin,
     runs: Sequence[StoredRun],
     rows: Sequence[Mapping[str, Any]],
@@ -276,7 +276,7 @@ def _in_tokens(
     return origin[0], origin[1], token, f"{origin[3]}: token {token} of the prompt"
 
 
-def _answer_differs(
+def _answer_change(
     old: Mapping[str, Any], new: Mapping[str, Any], ids: Sequence[Any], call: int, *, parsed: bool
 ) -> _Origin | None:
     """Return the first difference of two answers, in their tokens or in their parsing, or None."""
@@ -301,7 +301,7 @@ def _text(message: Mapping[str, Any], *, parsed: bool) -> str:
     return str(message.get("raw") or message.get("text", message.get("content")) or "")
 
 
-def _without_ids(message: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_ids(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "tool_calls": calls_of(message), "tool_call_id": None}
 
 
@@ -311,19 +311,19 @@ def _first_difference(first: Sequence[Any], second: Sequence[Any]) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)) + 1)
 
 
-def _untimed(state: Any) -> Any:
+def _drop_times(state: Any) -> Any:
     """Return a state without the seconds that its parts took and without the spelling of JSON."""
     if isinstance(state, str) and state[:1] == "{":
-        return json_spelling(state)
+        return normalize_json(state)
     if isinstance(state, dict):
-        return {k: _untimed(v) for k, v in state.items() if k not in ("seconds", "judged_s")}
-    return list(map(_untimed, state)) if isinstance(state, list) else state
+        return {k: _drop_times(v) for k, v in state.items() if k not in ("seconds", "judged_s")}
+    return list(map(_drop_times, state)) if isinstance(state, list) else state
 
 
 _COUNTS = ("answers", "gained", "lost", "diverged")
 
 
-def print_reread(result: Reread, opens: Callable[[str], Store], console: Console) -> None:
+def print_reparse(result: ReparseResult, opens: Callable[[str], Store], console: Console) -> None:
     """Print the result of ``ace-ray reread``: changes by category, headlines and examples."""
     lines = [
         [*key, *(str(counts[name]) for name in _COUNTS)]
@@ -333,11 +333,11 @@ def print_reread(result: Reread, opens: Callable[[str], Store], console: Console
     if lines:
         title = "Rereading (gained, lost: verdicts under each benchmark's first rule set)"
         print_table(Table("reread", title, header, lines), console, intervals=False)
-    for text in _reread_lines(result, opens):
+    for text in _reparse_lines(result, opens):
         print_line(console, text)
 
 
-def _reread_lines(result: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
+def _reparse_lines(result: ReparseResult, opens: Callable[[str], Store]) -> Iterator[str]:
     yield f"{result.answers:,} answers of {result.rows:,} rows read with {result.reader}"
     if not result.with_ids:
         yield "the rows have no token ids: their stored text was read"
@@ -360,7 +360,7 @@ def _reread_lines(result: Reread, opens: Callable[[str], Store]) -> Iterator[str
     yield f"results: {result.uri}"
 
 
-def _difference(result: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
+def _difference(result: ReparseResult, opens: Callable[[str], Store]) -> Iterator[str]:
     """Yield the paired difference of all rows, for each benchmark and rule set."""
     runs = load_runs([result.run, result.uri], opens)
     for name in runs[1].benchmarks:
@@ -372,7 +372,7 @@ def _difference(result: Reread, opens: Callable[[str], Store]) -> Iterator[str]:
             every = np.ones(len(data.cells.units), dtype=bool)
             difference = difference_of(data.cells, pairs, every)
             yield (
-                f"{name}, {rules}: {signed(difference.value)} points, 95 % CI "
+                f"{name}, {rules}: {signed_points(difference.value)} points, 95 % CI "
                 f"{interval_text(difference.interval)}, paired over all judged rows, "
                 f"n={difference.n}"
             )

@@ -12,10 +12,10 @@ from typing import Literal
 
 from ace_ray.benchmarks.results import Table
 from ace_ray.errors import UserError
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.reports.table import csv_lines
 from ace_ray.types import ResultRow
-from ace_ray.util.sanitizing import cleaned, one_line
+from ace_ray.util.sanitizing import one_line, sanitize_text
 
 Change = Literal["lost", "gained"]
 Kind = Literal["category", "error_type"]
@@ -84,7 +84,7 @@ class Flips:
         return {name: (counts["lost", name], counts["gained", name]) for name in names}
 
 
-def flips_of(base_run: Run, other_run: Run, benchmark: str, rules: str) -> Flips:
+def flips_of(base_run: ScoredRun, other_run: ScoredRun, benchmark: str, rules: str) -> Flips:
     """Find the flips of ``benchmark`` under ``rules`` between two runs.
 
     Rows are matched by category, language, id and sample. Only the outputs of flipped rows are
@@ -123,17 +123,17 @@ def flips_of(base_run: Run, other_run: Run, benchmark: str, rules: str) -> Flips
     return Flips(benchmark, rules, base_run.label, other_run.label, len(shared), flips)
 
 
-def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
+def _answers(run: ScoredRun, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
     """Read the answers of ``rows``, by row id."""
     columns = ["output", *(f"{rules}_{part}" for part in ("valid", "error_type", "error"))]
     answers = {
         stored["row_id"]: Answer(
             valid=bool(stored[f"{rules}_valid"]),
             error_type=one_line(stored[f"{rules}_error_type"] or ""),
-            error=cleaned(stored[f"{rules}_error"] or "", _LONGEST_ERROR),
-            output=cleaned(stored["output"] or "", LONGEST),
+            error=sanitize_text(stored[f"{rules}_error"] or "", _LONGEST_ERROR),
+            output=sanitize_text(stored["output"] or "", LONGEST),
         )
-        for stored in run.stored(rows, columns)
+        for stored in run.read_columns(rows, columns)
     }
     if any(row.row_id not in answers for row in rows):
         raise UserError("the run changed while it was read", where=run.uri, fix="run compare again")

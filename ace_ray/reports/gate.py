@@ -17,18 +17,18 @@ import numpy as np
 from pydantic import Field
 
 from ace_ray.benchmarks.comparability import difference_lines
-from ace_ray.config.schema import Section, validated, yaml_file
+from ace_ray.config.schema import Section, validate_tree, yaml_file
 from ace_ray.errors import INCOMPLETE, UserError
-from ace_ray.reports.compared_runs import condition_differences, joined_facts
+from ace_ray.reports.compared_runs import condition_differences, join_values
 from ace_ray.reports.comparison import paired_data
-from ace_ray.reports.comparison_tables import points, signed
+from ace_ray.reports.comparison_tables import points, signed_points
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import ALL, Group, PairedData, Stratum, pairs_of, unit_of
-from ace_ray.reports.runs import Run, load_runs
+from ace_ray.reports.runs import ScoredRun, load_runs
 from ace_ray.reports.significance import clustered_interval, share_interval
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.types import canonical_json
-from ace_ray.util.sanitizing import printed
+from ace_ray.util.sanitizing import sanitize_line
 from ace_ray.util.stats import Interval
 from ace_ray.util.suggestions import did_you_mean
 
@@ -93,7 +93,7 @@ class Decision:
         for check in self.checks:
             kind = kinds.get(check.answer)
             # Other people's runs may contain control characters, which XML does not allow.
-            name, reason = (quoteattr(printed(text)) for text in (check.name, check.reason))
+            name, reason = (quoteattr(sanitize_line(text)) for text in (check.name, check.reason))
             inner = f"<{kind} message={reason}/>" if kind else ""
             cases.append(f'  <testcase classname="gate" name={name}>{inner}</testcase>')
         answers = [check.answer for check in self.checks]
@@ -116,14 +116,14 @@ def gate(
     tree = yaml_file(policy)
     if tree is not None and not isinstance(tree, dict):
         raise UserError("is not a mapping", where=policy, fix="write keys such as metrics:")
-    parsed_policy = validated(Policy, tree or {}, where=policy)
+    parsed_policy = validate_tree(Policy, tree or {}, where=policy)
     runs = load_runs([uri] if against is None else [against, uri], opens)
-    if incomplete := [f"{run.label}: {run.incomplete}" for run in runs if not run.finished]:
+    if incomplete := [f"{run.label}: {run.missing_parts}" for run in runs if not run.is_finished]:
         lacking = Check("complete runs", "INCONCLUSIVE", incomplete[0])
         return Decision("INCONCLUSIVE", [lacking], incomplete[0])
     checks = [
-        *_unscored(parsed_policy, runs[-1]),
-        *_equal(parsed_policy, runs, policy),
+        *_check_scored(parsed_policy, runs[-1]),
+        *_check_equal(parsed_policy, runs, policy),
         *(check for metric in parsed_policy.metrics for check in _limits(metric, runs, policy)),
     ]
     if not checks:
@@ -133,7 +133,7 @@ def gate(
     return Decision(worst, checks)
 
 
-def _unscored(policy: Policy, run: Run) -> Iterator[Check]:
+def _check_scored(policy: Policy, run: ScoredRun) -> Iterator[Check]:
     if policy.unscored_at_most is not None:
         declared = run.manifest.declared
         share = (declared - run.totals["scored"]) / max(1, declared)
@@ -142,7 +142,7 @@ def _unscored(policy: Policy, run: Run) -> Iterator[Check]:
         yield Check(f"unscored at most {points(policy.unscored_at_most)} %", answer, reason)
 
 
-def _equal(policy: Policy, runs: Sequence[Run], file: str) -> Iterator[Check]:
+def _check_equal(policy: Policy, runs: Sequence[ScoredRun], file: str) -> Iterator[Check]:
     if policy.equal and len(runs) < 2:
         raise UserError("'equal' compares two runs", where=file, fix="name one with --against")
     for path in policy.equal:
@@ -160,12 +160,12 @@ def _equal(policy: Policy, runs: Sequence[Run], file: str) -> Iterator[Check]:
         yield Check(f"equal: {path}", "NO-GO" if differences else "GO", reason)
 
 
-def _reading_differences(runs: Sequence[Run]) -> list[str]:
+def _reading_differences(runs: Sequence[ScoredRun]) -> list[str]:
     """Return a line for each difference in the parsers and settings of the runs' sessions."""
     readings = [{canonical_json(s.reading) for s in run.manifest.sessions} for run in runs]
     if readings[0] == readings[1]:
         return []
-    joined = {run.label: joined_facts(s.reading for s in run.manifest.sessions) for run in runs}
+    joined = {run.label: join_values(s.reading for s in run.manifest.sessions) for run in runs}
     return list(difference_lines("differs", runs, lambda run: joined[run.label])) or [
         "the sessions combine the same settings differently"
     ]
@@ -183,17 +183,17 @@ def _setting(tree: Mapping[str, Any], path: str, file: str) -> Any:
     return node
 
 
-def _limits(metric: Metric, runs: Sequence[Run], file: str) -> Iterator[Check]:
+def _limits(metric: Metric, runs: Sequence[ScoredRun], file: str) -> Iterator[Check]:
     if metric.at_least is None and metric.drop_at_most is None:
         problem = "a metric needs at_least or drop_at_most"
         raise UserError(problem, where=f"{file}: metrics", fix="add one")
     if metric.drop_at_most is not None and len(runs) < 2:
         problem = "'drop_at_most' compares two runs"
         raise UserError(problem, where=file, fix="name one with --against")
-    data, group, rules = _chosen(metric, runs, file)
+    data, group, rules = _select_data(metric, runs, file)
     parts = (data.benchmark, group.name, group.language, rules, metric.metric)
     name = " ".join(filter(None, parts))
-    within, last = data.cells.within(group.strata), len(runs) - 1
+    within, last = data.cells.mask_of(group.strata), len(runs) - 1
     unjudged = _has_no_verdict(runs, data.benchmark, group, rules)
     for is_drop, limit in ((False, metric.at_least), (True, metric.drop_at_most)):
         if limit is None:
@@ -218,7 +218,7 @@ def _limits(metric: Metric, runs: Sequence[Run], file: str) -> Iterator[Check]:
         binary = np.isin(pairs.other_means[units], (0.0, 1.0)).all() and len(difference.sizes) == n
         if binary and not is_drop:
             interval = share_interval(difference.gained, n, alpha)
-        unit, form = (" points", signed) if is_drop else ("", points)
+        unit, form = (" points", signed_points) if is_drop else ("", points)
         bound = -limit if is_drop else limit
         check = limit_check(title, difference.value, interval, bound, n, unit, form)
         if left_out := int((within & ~units).sum()):
@@ -229,7 +229,7 @@ def _limits(metric: Metric, runs: Sequence[Run], file: str) -> Iterator[Check]:
         yield check
 
 
-def _has_no_verdict(runs: Sequence[Run], benchmark: str, group: Group, rules: str) -> bool:
+def _has_no_verdict(runs: Sequence[ScoredRun], benchmark: str, group: Group, rules: str) -> bool:
     """Return whether the last run has rows of the group's shared entries, but no verdict there."""
     shared = {unit_of(row) for row in runs[0].rows_of(benchmark)}
     rows = [
@@ -242,7 +242,9 @@ def _has_no_verdict(runs: Sequence[Run], benchmark: str, group: Group, rules: st
     )
 
 
-def _chosen(metric: Metric, runs: Sequence[Run], file: str) -> tuple[PairedData, Group, str]:
+def _select_data(
+    metric: Metric, runs: Sequence[ScoredRun], file: str
+) -> tuple[PairedData, Group, str]:
     """Return the data, group and rule set that ``metric`` names. Raises `UserError`."""
     shared = [name for name in runs[-1].benchmarks if all(name in run.benchmarks for run in runs)]
     benchmark = metric.benchmark or (shared[0] if len(shared) == 1 else "")

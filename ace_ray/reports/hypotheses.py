@@ -26,7 +26,7 @@ from ace_ray.reports.paired import (
 from ace_ray.reports.significance import (
     ALPHA,
     clustered_interval,
-    detectable,
+    detectable_effect,
     difference_test,
     holm,
     newcombe,
@@ -143,7 +143,7 @@ def noise_of(
     moves, within = np.zeros(0), np.zeros(0, dtype=bool)
     for cells in repeats:
         first, second = cells.values[metric, rules]
-        units = cells.within(cells.strata[0] if group is None else group.strata)
+        units = cells.mask_of(cells.strata[0] if group is None else group.strata)
         moves, within = np.append(moves, second - first), np.append(within, units[cells.unit_of])
     has_value = ~np.isnan(moves)
     if not has_value.any():
@@ -166,7 +166,7 @@ class Hypothesis:
     metric: Metric
 
     @property
-    def section(self) -> tuple[str, str, str, str]:
+    def table_key(self) -> tuple[str, str, str, str]:
         """Key of the printed table: (rules, base, other, benchmark)."""
         return (self.rules, self.base, self.other, self.benchmark)
 
@@ -187,7 +187,7 @@ class TestResult:
     noise: Noise | None
 
     @property
-    def shown(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the test shows a difference, at a family-wise error rate of `ALPHA`."""
         return self.holm < ALPHA
 
@@ -215,14 +215,14 @@ def results_of(
             (paired, hypothesis, difference)
             for base, other in pairs
             for paired in data
-            if paired.holds(base, other) and rules in paired.rule_sets
+            if paired.has_runs(base, other) and rules in paired.rule_sets
             for hypothesis, difference in _differences(paired, base, other, rules)
         ]
         adjusted, family = holm([difference.p for _, _, difference in measured]), len(measured)
         for (paired, hypothesis, difference), p in zip(measured, adjusted, strict=True):
             repeats = paired.repeats_between(hypothesis.base, hypothesis.other)
             noise = noise_of(repeats, hypothesis.metric, rules, hypothesis.group)
-            limit = detectable(difference.moves, difference.sizes, family)
+            limit = detectable_effect(difference.moves, difference.sizes, family)
             results.append(TestResult(hypothesis, difference, p, family, limit, noise))
     return results
 
@@ -231,12 +231,12 @@ def _differences(
     data: PairedData, base: str, other: str, rules: str
 ) -> Iterator[tuple[Hypothesis, Difference]]:
     for metric in METRICS:
-        pairs = pairs_of(data.cells, metric, rules, *data.numbers(base, other))
+        pairs = pairs_of(data.cells, metric, rules, *data.index_pair(base, other))
         paired_strata = data.cells.strata_of(pairs.samples > 0)
         for group in data.groups:
             # A group is reported only if all its categories have pairs.
             if group.strata <= paired_strata:
-                within = data.cells.within(group.strata)
+                within = data.cells.mask_of(group.strata)
                 yield (
                     Hypothesis(data.benchmark, rules, base, other, group, metric),
                     difference_of(data.cells, pairs, within),

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from ace_ray.types import ResultRow, own_task
+from ace_ray.types import ResultRow, task_key
 
 # (language, category, group)
 Unit = tuple[str, str, str]
@@ -59,7 +59,7 @@ class Cells:
         of_unit = [indices.setdefault(unit[:2], len(indices)) for unit in self.units]
         return list(indices), np.array(of_unit, dtype=np.int64)
 
-    def within(self, strata: Collection[Stratum]) -> np.ndarray:
+    def mask_of(self, strata: Collection[Stratum]) -> np.ndarray:
         """Return a mask (units,) of the units in ``strata``."""
         names, of_unit = self.strata
         mask: np.ndarray = np.array([name in strata for name in names], dtype=bool)[of_unit]
@@ -74,7 +74,7 @@ class Cells:
 def cells_of(
     runs: Sequence[Sequence[ResultRow]],
     rule_sets: Sequence[str],
-    task: Callable[[ResultRow], str] = own_task,
+    task: Callable[[ResultRow], str] = task_key,
 ) -> Cells:
     """Build the cells of ``runs``. Each item of ``runs`` has a run's rows of one benchmark.
 
@@ -98,7 +98,7 @@ def cells_of(
     together = np.array([unit in dialogues for unit, _ in cells], dtype=bool)
     values: dict[tuple[Metric, str], np.ndarray] = {}
     for rules in rule_sets:
-        judged = [_judged(run, cells, rows, together, rules) for run in runs]
+        judged = [_accuracies(run, cells, rows, together, rules) for run in runs]
         values["accuracy", rules] = np.array([accuracy for accuracy, _ in judged])
         values["process", rules] = np.array([process for _, process in judged])
     clusters = {name: index for index, name in enumerate(sorted(set(tasks.values())))}
@@ -115,7 +115,7 @@ def unit_of(row: ResultRow) -> Unit:
     return (*row.category_key, row.group)
 
 
-def _judged(
+def _accuracies(
     run: Sequence[ResultRow],
     cells: dict[tuple[Unit, int], int],
     rows: np.ndarray,
@@ -239,15 +239,15 @@ class PairedData:
     def rule_sets(self) -> list[str]:
         return list(dict.fromkeys(rules for _, rules in self.cells.values))
 
-    def holds(self, base_label: str, other_label: str) -> bool:
+    def has_runs(self, base_label: str, other_label: str) -> bool:
         return base_label in self.labels and other_label in self.labels
 
-    def numbers(self, base_label: str, other_label: str) -> tuple[int, int]:
+    def index_pair(self, base_label: str, other_label: str) -> tuple[int, int]:
         """Return the indices of the runs ``base_label`` and ``other_label`` in ``labels``."""
         return self.labels.index(base_label), self.labels.index(other_label)
 
     def same_seed(self, base_label: str, other_label: str) -> bool:
-        first, second = self.numbers(base_label, other_label)
+        first, second = self.index_pair(base_label, other_label)
         return self.seeds[first] == self.seeds[second]
 
     def repeats_between(self, base_label: str, other_label: str) -> list[Cells]:
@@ -256,5 +256,5 @@ class PairedData:
         The list is empty if the seeds of the runs differ, since a repeat uses its run's seed."""
         if not self.same_seed(base_label, other_label):
             return []
-        repeats = (self.repeats[number] for number in self.numbers(base_label, other_label))
+        repeats = (self.repeats[number] for number in self.index_pair(base_label, other_label))
         return [cells for cells in repeats if cells is not None]

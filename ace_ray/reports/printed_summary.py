@@ -44,10 +44,10 @@ def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -
         for name, benchmark in summary["benchmarks"].items():
             print_benchmark(name, benchmark, console, full=full)
         for line in _totals(summary):
-            _wrapped(line, console)
+            _print_line(line, console)
         print_line(console, f"results: {summary['uri']}")
         return
-    log.result(
+    log.print_result(
         f"results: {summary['uri']}",
         event="results",
         exit_code=code,
@@ -71,7 +71,7 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     elif summary["limit"]:
         yield f"limited to {summary['limit']} entries: a sample of the benchmark, not its score"
     for name, part in summary.get("restricted", {}).items():
-        words = Restriction.model_validate(part).words
+        words = Restriction.model_validate(part).description
         yield f"{name} is limited to {words}: a sample of the benchmark, not its score"
     yield f"declared {summary['declared']} = {totals}{missing}"
     for failure in summary.get("failures", ()):
@@ -138,7 +138,7 @@ def cost_line(summary: Mapping[str, Any]) -> str:
     return f"cost {cost['total']:.4g}" + (f": {', '.join(parts)}" if parts else "")
 
 
-def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
+def _print_line(line: str, console: Console, indent: str = "  ") -> None:
     """Print ``line`` on lines of at most `WIDTH` columns. Further lines are indented."""
     for text in textwrap.wrap(
         line,
@@ -153,7 +153,7 @@ def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
 def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield a line for each early decision, from the summary of a run."""
     for name, score in (early or {}).get("headlines", {}).items():
-        outcome = score["outcome"] or f"undecided, needs {EarlyHeadline(**score).needs}"
+        outcome = score["outcome"] or f"undecided, needs {EarlyHeadline(**score).missing_evidence}"
         if outcome == "within":
             outcome = f"within {early['margin']:g} points" if early else outcome
         low, middle, high = (f"{100 * score[key]:+.1f}" for key in ("low", "difference", "high"))
@@ -169,16 +169,17 @@ def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
         return
     models, fingerprints = facts["models"], facts["fingerprints"]
     if len(models) > 1:
-        yield f"THE ENDPOINT CHANGED ITS MODEL within the run: {_counted(models)}"
+        yield f"THE ENDPOINT CHANGED ITS MODEL within the run: {_join_counts(models)}"
     if not models:
         yield "the endpoint does not report which model answered"
     if len(fingerprints) > 1:
-        yield f"answers came from {len(fingerprints)} system fingerprints: {_counted(fingerprints)}"
+        counts = _join_counts(fingerprints)
+        yield f"answers came from {len(fingerprints)} system fingerprints: {counts}"
     if calls := facts["calls_without_usage"]:
         yield (f"{calls} answers had no usage data: the tokens of their rows are unknown")
 
 
-def _counted(names: Mapping[str, int]) -> str:
+def _join_counts(names: Mapping[str, int]) -> str:
     ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
     text = ", ".join(f"{name[:80]} ({count} answers)" for name, count in ordered[:5])
     return f"{text} and {len(ordered) - 5} more" if len(ordered) > 5 else text
@@ -196,11 +197,11 @@ def print_benchmark(
             print_table(table, console, intervals=False)
     print_line(console, name)
     for line, indent in _score_lines(summary["scores"]):
-        _wrapped(line, console, indent)
+        _print_line(line, console, indent)
     if summary.get("comparable"):
-        _wrapped(f"  {summary['comparable']}", console, "")
+        _print_line(f"  {summary['comparable']}", console, "")
     for finding in summary.get("diagnosis", ()):
-        _wrapped(f"  {finding['text']}", console, "")
+        _print_line(f"  {finding['text']}", console, "")
 
 
 def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

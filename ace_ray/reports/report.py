@@ -11,10 +11,10 @@ from rich.console import Console
 
 import ace_ray
 from ace_ray.errors import UserError
-from ace_ray.reports.early import decisions_table, early_runs
+from ace_ray.reports.early import decisions_table, early_decisions
 from ace_ray.reports.report_data import Content, content_of
 from ace_ray.reports.report_folder import PAGE, claim, claim_within, write
-from ace_ray.reports.runs import Run, read_runs
+from ace_ray.reports.runs import ScoredRun, read_runs
 from ace_ray.reports.sweeps import Sweep, load_sweep
 from ace_ray.reports.table import print_table
 from ace_ray.storage.object_store import Store, open_store
@@ -48,7 +48,7 @@ def make_report(
     if target is None and len(stores) == 1:
         target = claim_within(stores[0])
     labels = {run.manifest.run_id: run.label for run in runs}
-    early = sweep.early if sweep is not None else early_runs(runs, labels)
+    early = sweep.early if sweep is not None else early_decisions(runs, labels)
     content = replace(content_of(runs, sweep, rules), early=early)
     if paper and not any(b.holders.reporting.has_paper() for b in content.benchmarks):
         names = ", ".join(benchmark.holders.benchmark for benchmark in content.benchmarks)
@@ -66,7 +66,7 @@ def make_report(
     return page
 
 
-def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
+def _load(stores: Sequence[Store]) -> tuple[list[ScoredRun], Sweep | None]:
     sweep = next(filter(None, map(load_sweep, stores)), None)
     if sweep is None:
         return read_runs(stores), None

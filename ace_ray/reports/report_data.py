@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from ace_ray.benchmarks.comparability import comparable_sets, differences, marked
+from ace_ray.benchmarks.comparability import comparable_sets, differences, mark_labels
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import CategoryResult, Curves, Estimate, Paper, Table, Value
 from ace_ray.benchmarks.sizes import size_of, without_size
 from ace_ray.errors import UserError
-from ace_ray.reports.early import EarlyRun, decisions_table
+from ace_ray.reports.early import EarlyDecision, decisions_table
 from ace_ray.reports.printed_summary import WAITS
-from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
+from ace_ray.reports.runs import BenchmarkRuns, ScoredRun, facts, group_runs, merge_facts
 from ace_ray.reports.sweeps import Sweep, ledger_table
 from ace_ray.reports.table import number
 from ace_ray.types import ResultRow
@@ -42,10 +42,10 @@ class BenchmarkContent:
 
 @dataclass(frozen=True)
 class Content:
-    runs: Sequence[Run]
+    runs: Sequence[ScoredRun]
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
-    early: Sequence[EarlyRun] = ()
+    early: Sequence[EarlyDecision] = ()
     """Decisions of early stopping on the runs that use it."""
 
     @property
@@ -77,7 +77,7 @@ class Content:
         return [*tables, *([ledger_table(self.sweep)] if self.sweep else [])]
 
 
-def engine_tables(runs: Sequence[Run]) -> list[Table]:
+def engine_tables(runs: Sequence[ScoredRun]) -> list[Table]:
     """Return tables of what engines report, and of the time in which they waited. Runs and columns
     without figures are left out."""
     figures = Table(
@@ -113,11 +113,11 @@ def engine_tables(runs: Sequence[Run]) -> list[Table]:
             "rows waited for tools or other models."
         ],
     )
-    tables = [_without_empty(table, range(1, len(table.header))) for table in (figures, waited)]
+    tables = [_prune_table(table, range(1, len(table.header))) for table in (figures, waited)]
     return [table for table in tables if table.lines]
 
 
-def _engine(run: Run) -> list[Value]:
+def _engine(run: ScoredRun) -> list[Value]:
     """Return the cells of a run in the table of engines."""
     engine = run.totals.get("engine") or {}
     tokens = engine.get("prompt_tokens") or {}
@@ -130,7 +130,7 @@ def _engine(run: Run) -> list[Value]:
     return [speed, *prompts, *(number(value, ".3g") for value in seconds)]
 
 
-def _without_empty(table: Table, figures: Collection[int]) -> Table:
+def _prune_table(table: Table, figures: Collection[int]) -> Table:
     """Return ``table`` without the lines that have no value in the columns ``figures``, and without
     the columns that have no value."""
     columns = [i for i in range(len(table.header)) if any(r[i] is not None for r in table.lines)]
@@ -145,11 +145,11 @@ def _without_empty(table: Table, figures: Collection[int]) -> Table:
     )
 
 
-def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> Content:
+def content_of(runs: Sequence[ScoredRun], sweep: Sweep | None, rules: str | None) -> Content:
     """Build the content of a report. ``rules``: the rule set that the report shows first.
 
     Raises `UserError`: no benchmark has this rule set."""
-    benchmarks = by_benchmark(runs)
+    benchmarks = group_runs(runs)
     every = dict.fromkeys(r for holders in benchmarks for r in holders.reporting.rule_sets)
     if benchmarks and rules is not None and rules not in every:
         raise UserError(
@@ -158,7 +158,7 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
     contents = [_benchmark_content(holders, rules) for holders in benchmarks]
     with_paper = [c for c in contents if any(p.tables or p.figures for p in c.papers.values())]
     if len(with_paper) > 1:
-        contents = [replace(content, papers=_prefixed(content)) for content in contents]
+        contents = [replace(content, papers=_prefix_names(content)) for content in contents]
     return Content(runs, sweep, contents)
 
 
@@ -168,13 +168,13 @@ def _benchmark_content(holders: BenchmarkRuns, rules: str | None) -> BenchmarkCo
         holders,
         ordered,
         {r: comparison_table(holders, r) for r in ordered},
-        [p for p in (_picture(holders, ordered[0]), _by_cost(holders, ordered[0])) if p],
-        {r: _present(holders.reporting.paper(holders.reported, r)) for r in ordered},
+        [p for p in (_picture(holders, ordered[0]), _cost_curves(holders, ordered[0])) if p],
+        {r: _prune_paper(holders.reporting.paper(holders.reported, r)) for r in ordered},
         [(run.label, holders.reporting.categories(run)) for run in holders.reported],
     )
 
 
-def _present(paper: Paper | None) -> Paper:
+def _prune_paper(paper: Paper | None) -> Paper:
     """Return ``paper`` without the lines, columns and tables that are empty for all runs. A note
     gives the reason for each table without lines."""
     if paper is None:
@@ -184,7 +184,7 @@ def _present(paper: Paper | None) -> Paper:
     for table in paper.tables:
         pairs = (pair for line in table.lines for pair in enumerate(line))
         columns = {at for at, value in pairs if isinstance(value, Estimate | int)}
-        present = _without_empty(table, columns)
+        present = _prune_table(table, columns)
         if present.lines:
             tables.append(present)
         else:
@@ -194,7 +194,7 @@ def _present(paper: Paper | None) -> Paper:
     return Paper(tables, paper.figures, notes)
 
 
-def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:
+def _prefix_names(content: BenchmarkContent) -> dict[str, Paper]:
     """Prefix table names with the benchmark: two benchmarks may both have a ``table2``."""
     prefix = content.holders.benchmark
     return {
@@ -209,7 +209,7 @@ def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:
 
 def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = True) -> Table:
     """Return a table with a line per run: the benchmark's headline and its other scores."""
-    labels, legend = marked(holders.reported)
+    labels, legend = mark_labels(holders.reported)
     headline = headline_of(holders)
     notes = [*legend, *headline.notes]
     if with_facts:
@@ -267,10 +267,10 @@ def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
     )
 
 
-def _by_cost(holders: BenchmarkRuns, rules: str) -> Curves | None:
+def _cost_curves(holders: BenchmarkRuns, rules: str) -> Curves | None:
     """Return the headline over the cost of an entry; None if fewer than two costs are known."""
     headline = headline_of(holders)
-    labels, _ = marked(holders.reported)
+    labels, _ = mark_labels(holders.reported)
     points: dict[str, list[tuple[float, Estimate]]] = {}
     for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
         cost, share = (run.totals["cost"] or {}).get("per_entry"), numbers[rules][0]
@@ -325,7 +325,7 @@ def headline_of(holders: BenchmarkRuns) -> Headline:
             }
             for by_rules in by_run
         ],
-        list(said_once(lacking, len(holders.reported))),
+        list(merge_facts(lacking, len(holders.reported))),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import ace_ray
-from ace_ray.benchmarks.comparability import flattened
+from ace_ray.benchmarks.comparability import flatten
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
@@ -28,7 +28,7 @@ from ace_ray.reports.report_data import (
     error_table,
 )
 from ace_ray.reports.report_folder import PAGE
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
 
@@ -52,7 +52,7 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
     files = {PAGE: _page(content, reported, wrong, made_at)}
     for table in content.tables():
         files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
-    files |= figure_files(content, filter(None, [_in_flight(content.runs)]))
+    files |= figure_files(content, filter(None, [_in_flight_lines(content.runs)]))
     if reported is not None and reported.comparison is not None:
         files |= comparison_files(reported.comparison, reported.flips)
     return files
@@ -79,7 +79,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
         "table": ledger_table(sweep),
         "notes": [(line.label, line.note) for line in sweep.lines if line.note],
     }
-    figure, tables = _in_flight(content.runs), engine_tables(content.runs)
+    figure, tables = _in_flight_lines(content.runs), engine_tables(content.runs)
     engine = {"figure": figure, "tables": tables} if tables or figure else None
     sections = [
         Section("picture", "Overview", "curves.html.j2", pictures),
@@ -168,7 +168,7 @@ def _matrix(benchmark: BenchmarkContent) -> Table:
     )
 
 
-def _in_flight(runs: Sequence[Run]) -> Lines | None:
+def _in_flight_lines(runs: Sequence[ScoredRun]) -> Lines | None:
     stored = {run.label: run.totals["timing"].get("rows_in_flight") or {} for run in runs}
     series = {
         label: [(at * trace.get("every_s", 1.0), rows) for at, rows in enumerate(trace["rows"])]
@@ -203,7 +203,7 @@ def _provenance(content: Content) -> list[dict[str, Any]]:
 
 def _facts(title: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the other keys."""
-    flat = flattened(tree)
+    flat = flatten(tree)
     lines = [
         (excerpt(key, _CHARACTERS), excerpt(value, _CHARACTERS))
         for key, value in list(flat.items())[:_LINES]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ace_ray.errors import UserError
-from ace_ray.pipeline.evaluate import check_lasting
+from ace_ray.pipeline.evaluate import check_output
 from ace_ray.pipeline.planning.plan import REPORTS
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.util.safe_loading import Unbounded, json_tree
+from ace_ray.util.safe_loading import InvalidContent, json_tree
 
 MARKER = "report.json"
 PAGE = "report.html"
@@ -22,17 +22,17 @@ def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
 
     Raises `UserError`: the folder is not writable, contains other files, or is a relative path in a
     Ray job, whose working directory is temporary."""
-    check_lasting(uri, "--output")
-    return _claimed(opens(uri), "name another folder with --output")
+    check_output(uri, "--output")
+    return _check_claim(opens(uri), "name another folder with --output")
 
 
 def claim_within(store: Store) -> Store:
     """Open the subfolder ``report/`` of a run or sweep for a report. ``store`` is the folder of the
     run or sweep. Writes nothing. Raises `UserError` as `claim` does."""
-    return _claimed(store.child(REPORTS), "choose another folder with --output")
+    return _check_claim(store.child(REPORTS), "choose another folder with --output")
 
 
-def _claimed(store: Store, fix: str) -> Store:
+def _check_claim(store: Store, fix: str) -> Store:
     try:
         has_files = bool(store.list())
         store.check_writable()
@@ -72,7 +72,7 @@ def _marker(store: Store) -> dict[str, Any] | None:
     content = store.get(MARKER)
     try:
         marker = json_tree(content or b"null")
-    except Unbounded:
+    except InvalidContent:
         return None
     ours = isinstance(marker, dict) and marker.get("made_by") == _MADE_BY
     return marker if ours and isinstance(marker.get("files"), list) else None

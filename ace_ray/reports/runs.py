@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.comparability import flattened
+from ace_ray.benchmarks.comparability import flatten
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.headline import DIVERGED, headline_score, scores_of
 from ace_ray.benchmarks.registry import class_of
-from ace_ray.benchmarks.results import ReportedRun, Score
+from ace_ray.benchmarks.results import BenchmarkResult, Score
 from ace_ray.config.schema import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
@@ -42,7 +42,7 @@ _SAME = "same"
 _CANDIDATE_ROLE = ("model", "revision", "adapter")
 
 
-class Run(StoredRun):
+class ScoredRun(StoredRun):
     """A stored run in a report. A model whose name ends with a step is a checkpoint."""
 
     def __init__(self, store: Store) -> None:
@@ -53,7 +53,7 @@ class Run(StoredRun):
         self.training = ""
         """Name of the training that produced the checkpoint; "" for other models."""
         trained = self.manifest.model.adapter or self.manifest.model
-        name = _last(trained.source) if self.manifest.model.adapter else self.model
+        name = _last_part(trained.source) if self.manifest.model.adapter else self.model
         if match := _STEP.search(name):
             parents = [part for part in trained.source.split("/")[:-1] if part]
             self.step = int(match[1])
@@ -75,7 +75,7 @@ class Run(StoredRun):
         return totals
 
     @property
-    def judged_by(self) -> str:
+    def checkers(self) -> str:
         """Versions of ace_ray whose checkers gave the verdicts."""
         if self.summary.rescored:
             return self.summary.rescored.ace_ray_version
@@ -92,21 +92,21 @@ class Run(StoredRun):
         """Whether early stopping has computed the run's comparison and the run is not complete.
         Then its sample size is not fixed."""
         early = self.manifest.tree.get("early")
-        return not self.finished and isinstance(early, dict) and bool(early.get("looked"))
+        return not self.is_finished and isinstance(early, dict) and bool(early.get("looked"))
 
     @property
     def model(self) -> str:
         """Short name of the model, as in run ids."""
         model = self.manifest.model
-        base = _last(model.source).removesuffix(".gguf") or model.source
-        return f"{base}+{_last(model.adapter.source)}" if model.adapter else base
+        base = _last_part(model.source).removesuffix(".gguf") or model.source
+        return f"{base}+{_last_part(model.adapter.source)}" if model.adapter else base
 
     @cached_property
     def benchmarks(self) -> list[str]:
         return list(self.manifest.identity.benchmarks)
 
     @property
-    def incomplete(self) -> str:
+    def missing_parts(self) -> str:
         """Missing parts of the run, as text; "" when every declared row has a verdict."""
         lacks = [
             f"{self.totals[key]} {key}"
@@ -115,15 +115,15 @@ class Run(StoredRun):
         ]
         if lacks:
             return f"of {self.totals['declared']} rows " + ", ".join(lacks)
-        return "" if self.finished else f"{SUCCESS} is missing, run it again"
+        return "" if self.is_finished else f"{SUCCESS} is missing, run it again"
 
-    def reported(self, benchmark: str, summarize_rows: Summarize) -> ReportedRun:
+    def summary_of(self, benchmark: str, summarize_rows: Summarize) -> BenchmarkResult:
         """Summarize one benchmark of this run from its rows."""
         rows = self.rows_of(benchmark)
-        return ReportedRun(
+        return BenchmarkResult(
             label=self.label,
             model=self.model,
-            candidate=flattened(self._identity(of_the_candidate=True), depth=2),
+            candidate=flatten(self._identity(of_the_candidate=True), depth=2),
             identity=self.manifest.identity.benchmarks[benchmark],
             conditions=self.conditions(benchmark),
             parameters=self.manifest.model.parameters,
@@ -131,9 +131,9 @@ class Run(StoredRun):
             plays=[r for r, part in self._roles(benchmark).items() if part.get("kind") == _SAME],
             headline=self.totals["headline"],
             partial=self.manifest.restriction(benchmark).ids is not None,
-            incomplete=self.incomplete,
+            incomplete=self.missing_parts,
             step=self.step,
-            limited=bool(self.manifest.restriction(benchmark).words),
+            limited=bool(self.manifest.restriction(benchmark).description),
         )
 
     def conditions(self, benchmark: str) -> dict[str, str]:
@@ -141,7 +141,7 @@ class Run(StoredRun):
         are dotted, values are JSON."""
         identity = self.manifest.identity
         keys = {row.key for row in self.rows_of(benchmark)}
-        return flattened(
+        return flatten(
             {
                 **identity.benchmarks[benchmark],
                 "entries": f"{len(keys)} ({digest(sorted(keys))[:8]})",
@@ -170,21 +170,21 @@ class Run(StoredRun):
         }
 
 
-def _last(source: str) -> str:
+def _last_part(source: str) -> str:
     return source.rstrip("/").rsplit("/", 1)[-1]
 
 
-def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[Run]:
+def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[ScoredRun]:
     """Read the runs at ``uris`` (folders or S3 prefixes) as `read_runs` does."""
     return read_runs([opens(uri) for uri in uris])
 
 
-def read_runs(stores: Sequence[Store]) -> list[Run]:
+def read_runs(stores: Sequence[Store]) -> list[ScoredRun]:
     """Read runs and label each with its model, and its run id if another run has the same model.
     Raises `UserError`: a store is not a run, has no rows, or is named twice."""
-    runs: list[Run] = []
+    runs: list[ScoredRun] = []
     for store in stores:
-        run = Run(store)
+        run = ScoredRun(store)
         if any(run.uri == r.uri for r in runs):
             raise UserError("is named twice", where=run.uri, fix="name each run once")
         _ = run.totals  # raises if no row can be read
@@ -209,8 +209,8 @@ class BenchmarkRuns:
     benchmark: str
     reporting: type[Benchmark]
     """Class of the benchmark, or a default class, with the rule sets that all runs share."""
-    runs: Sequence[Run]
-    reported: Sequence[ReportedRun]
+    runs: Sequence[ScoredRun]
+    reported: Sequence[BenchmarkResult]
 
     @property
     def scores(self) -> list[dict[str, list[Score]]]:
@@ -222,24 +222,24 @@ class BenchmarkRuns:
         ]
 
 
-def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
+def group_runs(runs: Sequence[ScoredRun]) -> list[BenchmarkRuns]:
     """Group the runs by benchmark, in the order of their manifests."""
     groups = []
     for name in dict.fromkeys(name for run in runs for name in run.benchmarks):
         holders = [run for run in runs if name in run.benchmarks]
         reporting = class_of(name, *(run.manifest for run in holders))
-        reported = [run.reported(name, reporting.statistics) for run in holders]
+        reported = [run.summary_of(name, reporting.statistics) for run in holders]
         groups.append(BenchmarkRuns(name, reporting, holders, reported))
     return groups
 
 
-def facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
+def facts(runs: Sequence[ScoredRun], benchmark: str) -> Iterator[str]:
     """Yield notes that limit what a run's scores mean, for example that its backend is fake."""
     fact_pairs = [(run.label, fact) for run in runs for fact in _facts(run, benchmark)]
-    return said_once(fact_pairs, len(runs))
+    return merge_facts(fact_pairs, len(runs))
 
 
-def _facts(run: Run, benchmark: str) -> Iterator[str]:
+def _facts(run: ScoredRun, benchmark: str) -> Iterator[str]:
     if run.manifest.config.backend == "fake":
         yield "backend fake; a test of the pipeline, not an evaluation"
     if run.manifest.config.backend == EXTERNAL:
@@ -252,7 +252,7 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         yield f"answers of {again.get('run_id')}, read again with {again.get('reader')}"
     if mixed := versions_line(run.manifest.mixed_versions):
         yield mixed
-    if words := run.manifest.restriction(benchmark).words:
+    if words := run.manifest.restriction(benchmark).description:
         yield f"limited to {words}: a sample of the benchmark, not its score"
     rows = run.rows_of(benchmark)
     for finding in diagnose(rows):
@@ -270,7 +270,7 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         yield block.comparable
 
 
-def said_once(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
+def merge_facts(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
     """Yield a line for each distinct fact, with the labels of the runs that have it.
 
     ``facts``: (label, fact). ``runs``: number of all runs; for a single run, labels are omitted.

@@ -74,13 +74,13 @@ def newcombe(both_right: int, gained: int, lost: int, neither_right: int) -> Int
     if product > 0:
         product = max(product - n / 2, 0.0)
     phi = product / sqrt(margins) if margins else 0.0
-    below = _combined(other_right / n - of_other[0], of_base[1] - base_right / n, phi)
-    above = _combined(of_other[1] - other_right / n, base_right / n - of_base[0], phi)
+    below = _combine_margins(other_right / n - of_other[0], of_base[1] - base_right / n, phi)
+    above = _combine_margins(of_other[1] - other_right / n, base_right / n - of_base[0], phi)
     difference = (gained - lost) / n
     return max(-1.0, difference - below), min(1.0, difference + above)
 
 
-def _combined(first: float, second: float, correlation: float) -> float:
+def _combine_margins(first: float, second: float, correlation: float) -> float:
     return sqrt(max(0.0, first**2 + second**2 - 2 * correlation * first * second))
 
 
@@ -110,21 +110,21 @@ def clustered_interval(
     return max(-1.0, float(mean - half)), min(1.0, float(mean + half))
 
 
-def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
+def detectable_effect(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
     """Compute the smallest true difference that these clusters show with a power of 80 %.
 
     The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. With z from
-    `_detected_at` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``. It is at least
+    `_detection_z` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``. It is at least
     ``z ** 2 * sum(sizes ** 2) / n ** 2``, since a difference of d requires that a share d of the
     units differs (Connor 1987, in its conservative form). Returns None if the result exceeds 1."""
     n = float(sizes.sum())
-    z = _detected_at(tests)
+    z = _detection_z(tests)
     by_variance = z * sqrt(float(np.sum(moves**2))) / n
     difference = max(by_variance, z * z * float(np.sum(np.square(sizes, dtype=float))) / n**2)
     return difference if difference <= 1 else None
 
 
 @cache
-def _detected_at(tests: int) -> float:
+def _detection_z(tests: int) -> float:
     """Return z: the smallest detectable difference, divided by its standard error."""
     return float(stats.norm.isf(ALPHA / tests / 2) + stats.norm.ppf(POWER))

@@ -12,14 +12,14 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from ace_ray.benchmarks.results import Table, Value
-from ace_ray.config.schema import validated
+from ace_ray.config.schema import validate_tree
 from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import costs
-from ace_ray.reports.early import EarlyRun, early_runs
-from ace_ray.reports.runs import Run
+from ace_ray.reports.early import EarlyDecision, early_decisions
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.reports.table import number
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.stored import MANIFEST, Stored
+from ace_ray.storage.stored import MANIFEST, StoredRecord
 from ace_ray.sweep.config import SWEEP
 from ace_ray.sweep.ledger import CostRecord, ledger_lines
 from ace_ray.util.safe_loading import json_object
@@ -30,7 +30,7 @@ PARTS = dict(load="Load", warm_up="Warm-up", generation="Generation", tool="Tool
 _WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending; run sweep again"}
 
 
-class SweepManifest(Stored):
+class SweepManifest(StoredRecord):
     """Content of ``sweep.json``. Unknown keys are allowed: a newer version may write more."""
 
     schema_version: Literal[1]
@@ -40,7 +40,7 @@ class SweepManifest(Stored):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedModel:
     """A model of a sweep that is not in the report, with the reason."""
 
     label: str
@@ -59,9 +59,9 @@ class Sweep:
     uri: str
     manifest: SweepManifest
     lines: Sequence[CostRecord]
-    runs: Sequence[Run]
-    left_out: Sequence[LeftOut]
-    early: Sequence[EarlyRun] = ()
+    runs: Sequence[ScoredRun]
+    left_out: Sequence[OmittedModel]
+    early: Sequence[EarlyDecision] = ()
     """Early decisions on runs that have begun."""
 
 
@@ -76,9 +76,9 @@ def load_sweep(store: Store) -> Sweep | None:
     if read is None:
         return None
     manifest, lines = read
-    runs: list[Run] = []
-    left_out: list[LeftOut] = []
-    early: list[EarlyRun] = []
+    runs: list[ScoredRun] = []
+    left_out: list[OmittedModel] = []
+    early: list[EarlyDecision] = []
     # With the run id or source if two lines share a label.
     shared = Counter(line.label for line in lines)
     labels = [
@@ -90,19 +90,19 @@ def load_sweep(store: Store) -> Sweep | None:
         why = line.note or _WHY.get(line.state, "the ledger gives no reason")
         if line.state in ("complete", "decided", "incomplete") and line.run_id:
             try:
-                run = Run(store.child(line.run_id))
+                run = ScoredRun(store.child(line.run_id))
                 run.label = one_line(label)
-                early += early_runs([run], by_id)
+                early += early_decisions([run], by_id)
                 if line.state == "complete":
-                    runs.append(_checkpoint(run, line))
+                    runs.append(_add_ledger_facts(run, line))
                     continue
             except UserError as error:
                 why = str(error) if line.state == "complete" else why
-        left_out.append(LeftOut(label, line.source, line.state, why))
+        left_out.append(OmittedModel(label, line.source, line.state, why))
     return Sweep(store.root, manifest, lines, runs, left_out, early)
 
 
-def _checkpoint(run: Run, line: CostRecord) -> Run:
+def _add_ledger_facts(run: ScoredRun, line: CostRecord) -> ScoredRun:
     """Return ``run`` with the facts that the ledger of its sweep has about it."""
     run.step = line.step
     # The price may have changed after the run.
@@ -121,7 +121,7 @@ def read_sweep(store: Store) -> tuple[SweepManifest, list[CostRecord]] | None:
     if content is None:
         return None
     location = f"{store.root}/{SWEEP}"
-    manifest = validated(SweepManifest, json_object(content, location), where=location)
+    manifest = validate_tree(SweepManifest, json_object(content, location), where=location)
     return manifest, ledger_lines(store)
 
 

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ace_ray.benchmarks.results import Estimate, Table, Value
-from ace_ray.util.sanitizing import print_line, printed, spreadsheet
+from ace_ray.util.sanitizing import print_line, sanitize_line, spreadsheet
 
 NOT_AVAILABLE = "N/A"
 
@@ -20,11 +20,11 @@ NOT_AVAILABLE = "N/A"
 def print_table(table: Table, console: Console, *, intervals: bool) -> None:
     """Print a table and its notes. ``intervals``: print shares as ``84.0 [71.5, 91.7] n=50``."""
     grid = RichTable()
-    grid.add_column(plain(table.header[0]), overflow="fold")
+    grid.add_column(to_text(table.header[0]), overflow="fold")
     for column in table.header[1:]:
-        grid.add_column(plain(column), justify="right")
+        grid.add_column(to_text(column), justify="right")
     for line in table.lines:
-        grid.add_row(*(plain(cell(value, intervals=intervals)) for value in line))
+        grid.add_row(*(to_text(cell(value, intervals=intervals)) for value in line))
     # A file does not limit the width of a table as a terminal does.
     wide = console
     if not console.is_terminal:
@@ -95,6 +95,6 @@ def number(value: float | None, form: str, factor: float = 1) -> str | None:
     return None if value is None else format(factor * value, form)
 
 
-def plain(cell: Any) -> Text:
+def to_text(cell: Any) -> Text:
     """Return ``cell`` as text without markup: names of models and categories are untrusted."""
-    return Text(printed(str(cell)))
+    return Text(sanitize_line(str(cell)))

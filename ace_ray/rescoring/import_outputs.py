@@ -21,13 +21,13 @@ import ace_ray
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import diagnose
-from ace_ray.benchmarks.external_outputs import Entries, Output, Unscored
+from ace_ray.benchmarks.external_outputs import Entries, Output, UnscoredOutput
 from ace_ray.benchmarks.headline import with_scores
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.config.schema import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
-from ace_ray.pipeline.actors.verdicts import checked_columns, read_again
+from ace_ray.pipeline.actors.verdicts import reparse, status_columns
 from ace_ray.pipeline.planning.manifest import groups_of
 from ace_ray.pipeline.planning.plan import row_id
 from ace_ray.pipeline.summary import summarize
@@ -46,7 +46,7 @@ from ace_ray.storage.rows import (
 from ace_ray.storage.stored import MANIFEST, SUCCESS, SUMMARY, Manifest, as_json, read_manifest
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import Entry, Episode, Verdict, canonical_json, digest
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 VERDICTS = "verdicts.jsonl"
 # Maximum number of outputs without a verdict that the summary names.
@@ -75,11 +75,11 @@ def score_outputs(
 
     Raises `UserError` if an output is not of this benchmark, or ``store`` has another run."""
     instance = make_benchmark(benchmark, {} if data is None else {"data": data})
-    with own_code(type(instance), "ready"):
+    with user_code(type(instance), "ready"):
         instance.ready(named=True)
     run_id = f"{instance.name}-{digest(str(path.absolute()))[:10]}"
     model_name = model or (path.stem if path.is_file() else path.absolute().name)
-    _stored(store, run_id, model_name, fresh)
+    _read_manifest(store, run_id, model_name, fresh)
     with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
         scratch = LocalStore(folder)
         rows = _Rows(instance, instance.output_entries(), scratch, run_id, model_name)
@@ -94,7 +94,7 @@ def score_outputs(
         manifest = _manifest(rows, path)
         with Lease.acquire(store):
             # Another process may have stored a run since the first check.
-            stored = _stored(store, run_id, model_name, fresh)
+            stored = _read_manifest(store, run_id, model_name, fresh)
             if fresh or stored is None or not stored.judging:
                 _replace(store, scratch, manifest)
             elif stored.tree["identity"]["rows"] != manifest["identity"]["rows"]:
@@ -103,10 +103,10 @@ def score_outputs(
                     where=store.root,
                     fix="name another --output, or replace the run with --fresh",
                 )
-            return summarized(store, instance)
+            return write_imported_summary(store, instance)
 
 
-def _stored(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | None:
+def _read_manifest(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | None:
     """Return the manifest of the run in ``store``. Raises `UserError`: it must not be replaced.
 
     The same outputs, which may be scored again, have the same benchmark, path and model."""
@@ -125,7 +125,7 @@ def _stored(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | No
     return stored
 
 
-def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
+def write_imported_summary(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     """Write and return the summary of a stored run of outputs that another program generated.
 
     The summary has the keys of a run, the benchmark's numbers, and facts about the outputs."""
@@ -156,7 +156,7 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
 
 def _notes(manifest: Manifest, benchmark: str, skipped: int) -> Iterator[str]:
     """Yield notes: which part of the entries is answered, and how many turns are missing."""
-    if words := manifest.restriction(benchmark).words:
+    if words := manifest.restriction(benchmark).description:
         yield f"{words}; a sample of the benchmark, not its score"
     yield from manifest.outputs.notes
     low, high = manifest.outputs.samples
@@ -191,27 +191,27 @@ class _Rows:
         self._reasons: list[str] = []
         self._samples: dict[str, int] = {}
 
-    def add(self, output: Output | Unscored) -> dict[str, Any]:
+    def add(self, output: Output | UnscoredOutput) -> dict[str, Any]:
         """Add the row of an output. Return the output's line of ``verdicts.jsonl``."""
         entry, benchmark = output.entry, self.benchmark
         line = {name: getattr(entry, name, None) for name in ("language", "category", "id")}
         line["sample"] = output.sample
         if entry is not None:
             self.came.setdefault(entry.category_key, Counter())[entry.id] += 1
-        if isinstance(output, Unscored):
+        if isinstance(output, UnscoredOutput):
             self.unscored += 1
             if self.unscored <= _REASONS:
                 self._reasons.append(f"{output.location}: {output.reason}")
             if entry is not None:
-                status = {"status": "infra_error", "error": well_formed(output.reason)}
-                self._add(entry, self._number(output.sample), status, Episode(), {})
+                status = {"status": "infra_error", "error": replace_surrogates(output.reason)}
+                self._add(entry, self._sample_number(output.sample), status, Episode(), {})
             line |= dict.fromkeys(benchmark.rule_sets)
             return {**line, "where": output.location, "not_scored": output.reason}
         entry, episode = output.entry, output.episode
-        with own_code(type(benchmark), f"check of entry {entry.id!r}"):
+        with user_code(type(benchmark), f"check of entry {entry.id!r}"):
             verdicts = benchmark.verdicts(entry, episode)
-        again = read_again(benchmark, entry, episode)
-        number, status = self._number(output.sample), checked_columns(verdicts)
+        again = reparse(benchmark, entry, episode)
+        number, status = self._sample_number(output.sample), status_columns(verdicts)
         self._add(entry, number, status, episode, verdicts, again)
         self.lines += 1
         for rules, verdict in verdicts.items():
@@ -234,7 +234,7 @@ class _Rows:
         Otherwise a dialogue would count as correct if all its answered turns are correct."""
         absent = {"status": "skipped", "error": "not in the input"}
         for (language, category), times in self.came.items():
-            every = self.entries.of(language, category)
+            every = self.entries.entries_of(language, category)
             turn_counts: Counter[str] = Counter()
             for entry_id, count in times.items():
                 group = every[entry_id].group or entry_id
@@ -246,7 +246,7 @@ class _Rows:
                     self.absent_turns += 1
         self._write()
 
-    def _number(self, sample: int | str) -> int:
+    def _sample_number(self, sample: int | str) -> int:
         if isinstance(sample, int) and 0 <= sample < _MOST_SAMPLE:
             return sample
         number = 2 * _MOST_SAMPLE - 1 - len(self._samples)
@@ -295,7 +295,7 @@ class _Rows:
 def _manifest(rows: _Rows, path: Path) -> dict[str, Any]:
     benchmark, name, run_id = rows.benchmark, rows.benchmark.name, rows.run_id
     section = {"name": benchmark.source or name, **benchmark.resolved()}
-    every = [entry for key in rows.came for entry in rows.entries.of(*key).values()]
+    every = [entry for key in rows.came for entry in rows.entries.entries_of(*key).values()]
     counts = [count for times in rows.came.values() for count in times.values()]
     model = {"source": rows.model}
     tree: dict[str, Any] = {"model": model, "benchmarks": [section], "backend": EXTERNAL}

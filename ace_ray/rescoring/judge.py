@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.config.roles import EndpointRole
-from ace_ray.config.schema import validated, yaml_file
+from ace_ray.config.schema import validate_tree, yaml_file
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.endpoint import EndpointModel
-from ace_ray.models.sampling import completed
+from ace_ray.models.sampling import fill_defaults
 from ace_ray.pipeline.actors.verdicts import log_traceback
 from ace_ray.pipeline.roles import role_identity
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
@@ -38,10 +38,13 @@ class Judge:
         if not isinstance(tree, Mapping) or "endpoint" not in tree:
             fix = "write endpoint: {url: ..., model: ...}; `vllm serve` serves a model of your own"
             raise UserError("only an endpoint can judge stored answers", where=file, fix=fix)
-        self._role, self._location = validated(EndpointRole, tree, where=file), f"{file}: endpoint"
+        self._role, self._location = (
+            validate_tree(EndpointRole, tree, where=file),
+            f"{file}: endpoint",
+        )
         block = self._role.sampling
         self._sampling = (
-            block and completed(block, None, {}, location=f"{file}: sampling").sampling()
+            block and fill_defaults(block, None, {}, location=f"{file}: sampling").sampling()
         )
         self.judging: dict[str, Any] = {}
         request, drawn = [{"role": "user", "content": "Say yes."}], Sampling(max_tokens=16)
@@ -68,9 +71,9 @@ class Judge:
         async def ask(row: Row, model: EndpointModel) -> Row:
             if row["status"] != "not_judged" or row["benchmark"] not in models:
                 return row
-            benchmark, entry = benchmarks.of(row)
+            benchmark, entry = benchmarks.find_entry(row)
             default, facts = models[benchmark.name]
-            sampling = (self._sampling or default).for_row(row["sample"], *entry.path)
+            sampling = (self._sampling or default).with_row_seed(row["sample"], *entry.path)
             try:
                 episode = episode_of(row)
                 if await benchmark.judge(entry, episode, RoleModel(model, sampling, facts["role"])):

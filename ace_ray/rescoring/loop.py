@@ -16,7 +16,7 @@ Row = dict[str, Any]
 Change = Callable[[list[Row]], list[Row]]
 
 
-def write_again(
+def rewrite_rows(
     ledger: Ledger, target: Store, change: Change, *, part_rows: int | None = None
 ) -> None:
     """Write all rows of ``ledger`` to new parts of ``target``, as ``change`` returns them.

@@ -12,11 +12,11 @@ from typing import Any
 import ace_ray
 from ace_ray.config.schema import EXTERNAL
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
-from ace_ray.pipeline.actors.verdicts import judged
+from ace_ray.pipeline.actors.verdicts import judge_row
 from ace_ray.pipeline.summary import finish
-from ace_ray.rescoring.import_outputs import VERDICTS, score_outputs, summarized
+from ace_ray.rescoring.import_outputs import VERDICTS, score_outputs, write_imported_summary
 from ace_ray.rescoring.judge import JUDGED_TOGETHER, Judge
-from ace_ray.rescoring.loop import Row, write_again
+from ace_ray.rescoring.loop import Row, rewrite_rows
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
@@ -37,11 +37,12 @@ def score(
     """Score a run again, or outputs into ``output``. The judge in the file ``judge`` then judges
     the answers that no judge saw. ``options``: ``opens`` and the options of `score_outputs`.
 
-    Return (exit code, summary). Raises `UserError` as `rescore`, `score_outputs` and `Judge` do."""
+    Return (exit code, summary). Raises `UserError` as `rejudge_run`, `score_outputs` and `Judge`
+    do."""
     opened, opens = Judge(judge) if judge else None, options.pop("opens")
     again: dict[str, Any] = {"data": options["data"], "choices": benchmarks, "judge": opened}
     if output is None:
-        return rescore(path, opens, **again)
+        return rejudge_run(path, opens, **again)
     if len(benchmarks) != 1:
         raise UserError(
             "external outputs need exactly one benchmark",
@@ -51,11 +52,11 @@ def score(
     store = opens(output)
     summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
     if opened or read_manifest(store).judging:
-        return rescore(output, opens, **again)
+        return rejudge_run(output, opens, **again)
     return COMPLETE, summary
 
 
-def rescore(
+def rejudge_run(
     uri: str,
     opens: Opens = open_store,
     *,
@@ -80,29 +81,29 @@ def rescore(
         benchmarks.read()
         changed: Counter[str] = Counter()
 
-        def judged_again(rows: list[Row]) -> list[Row]:
+        def rejudge_rows(rows: list[Row]) -> list[Row]:
             rows = judge.judge_rows(manifest, benchmarks, rows) if judge else rows
-            new = [_judged_again(row, benchmarks) for row in rows]
+            new = [_rejudge_row(row, benchmarks) for row in rows]
             for before, after in zip(rows, new, strict=True):
                 changed.update(_changes(before, after, ledger.rule_sets))
             if judge and judge.judging.keys() - read_manifest(store).judging:
-                lease.check()
+                lease.renew()
                 judging = {**manifest.tree.get("judging", {}), **judge.judging}
                 store.put(MANIFEST, as_json({**manifest.tree, "judging": judging}))
                 store.delete(VERDICTS)  # they are older; the rows have the new ones
             return new
 
-        write_again(ledger, store, judged_again, part_rows=JUDGED_TOGETHER if judge else None)
-        lease.check()
+        rewrite_rows(ledger, store, rejudge_rows, part_rows=JUDGED_TOGETHER if judge else None)
+        lease.renew()
         for name in ledger.parts:
             store.delete(name)
         if run.manifest.config.backend == EXTERNAL:
             (benchmark,) = benchmarks.by_name.values()
-            summary = summarized(store, benchmark)
+            summary = write_imported_summary(store, benchmark)
             code = INCOMPLETE if summary["missing"] else COMPLETE
         else:
             again = StoredRun(store, lambda line: None)  # printed above
-            code, summary = _summarized(again, benchmarks.by_name)
+            code, summary = _write_summary(again, benchmarks.by_name)
         if judge is not None and summary["not_judged"]:
             code = INCOMPLETE
     for change, count in sorted(changed.items()):
@@ -112,14 +113,14 @@ def rescore(
     return code, summary
 
 
-def _judged_again(row: Row, benchmarks: StoredBenchmarks) -> Row:
+def _rejudge_row(row: Row, benchmarks: StoredBenchmarks) -> Row:
     if row["error_class"] == CHECK_FAILED:
         row = {**row, "status": "scored", "error_class": None, "error": None}
     if row["status"] not in CHECKED:
         return row
     episode_of(row)  # raises for a damaged run, which must not count as a failed check
-    benchmark, entry = benchmarks.of(row)
-    return judged(row, entry, benchmark, log=lambda: None)
+    benchmark, entry = benchmarks.find_entry(row)
+    return judge_row(row, entry, benchmark, log=lambda: None)
 
 
 def compact_run(uri: str, opens: Opens = open_store) -> None:
@@ -128,7 +129,7 @@ def compact_run(uri: str, opens: Opens = open_store) -> None:
     with Lease.acquire(run.store) as lease:
         store, ledger = run.store, run.ledger
         session = new_session(part_names(store), os.urandom(3).hex())
-        before, after = compact(store, ledger, session, lease.check)
+        before, after = compact(store, ledger, session, lease.renew)
         log.info(
             f"{store.root}: {len(ledger.ids)} rows, {ledger.dominated} superseded rows dropped, "
             f"{before} parts -> {after}"
@@ -147,7 +148,7 @@ def _changes(
             yield f"{rules} error type only"
 
 
-def _summarized(run: StoredRun, benchmarks: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+def _write_summary(run: StoredRun, benchmarks: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     earlier, why = earlier_summary(run.store), ""
     timestamp = datetime.now(UTC).isoformat(timespec="seconds")
     more: dict[str, Any] = {"rescored": {"at": timestamp, "ace_ray_version": ace_ray.__version__}}

@@ -20,18 +20,18 @@ from pydantic import Field
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.benchmarks.dataset import Part, shaped
+from ace_ray.benchmarks.dataset import PartialModel, parse_tree
 from ace_ray.benchmarks.headline import DIVERGED, headline_score
 from ace_ray.benchmarks.results import Score
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.errors import UserError
 from ace_ray.models.answer_parser import Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.parser_plugins import read_plugins
 from ace_ray.models.reparse_child import AnswerParser, StoredAnswer, tokenizer_of
-from ace_ray.pipeline.actors.verdicts import judged
+from ace_ray.pipeline.actors.verdicts import judge_row
 from ace_ray.pipeline.summary import finish
-from ace_ray.rescoring.loop import write_again
+from ace_ray.rescoring.loop import rewrite_rows
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, part_names
@@ -42,7 +42,7 @@ from ace_ray.storage.rows import (
     token_ids_of,
     verdict_columns,
 )
-from ace_ray.storage.stored import MANIFEST, Manifest, as_json, earlier_timing
+from ace_ray.storage.stored import MANIFEST, Manifest, as_json, read_timing
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import (
     CHECKED,
@@ -64,18 +64,18 @@ EXAMPLES = 3
 _DAMAGED = "name an intact run, or remove the part that contains the row"
 
 
-class _Function(Part):
+class _Function(PartialModel):
     name: str
     arguments: str = ""
 
 
-class _Call(Part):
+class _Call(PartialModel):
     function: _Function
     id: str = ""
     since_answer: int = 1
 
 
-class _Answer(Part):
+class _Answer(PartialModel):
     """A stored answer and the tools that were offered for it."""
 
     content: str | None = None
@@ -87,8 +87,8 @@ class _Answer(Part):
 
 
 @dataclass
-class Reread:
-    """The result of `reread`.
+class ReparseResult:
+    """The result of `reparse_run`.
 
     ``moved`` maps (benchmark, category) to counts: ``answers`` that are parsed differently, rows
     that ``gained`` or ``lost`` a valid verdict under the benchmark's first rule set, and
@@ -114,8 +114,8 @@ class Reread:
         parser_names = [f"{key} {value}" for key, value in self.parsers.items() if value]
         return ", ".join([f"vLLM {self.versions.get('vllm')}", *parser_names])
 
-    def read_now(self, records: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-        """Return records of sessions or engines, with the parsers that `reread` used."""
+    def update_readings(self, records: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+        """Return records of sessions or engines, with the parsers that `reparse_run` used."""
         readings = [(record, record.get("reading")) for record in records or ()]
         return [
             {**record, "reading": {**(r if isinstance(r, Mapping) else {}), **self.versions}}
@@ -126,24 +126,24 @@ class Reread:
         return sum(counts[count] for counts in self.moved.values())
 
 
-class _Other(Exception):
+class _MissingAnswer(Exception):
     """Raised if the benchmark requests an answer that is not stored."""
 
 
 class _Replay:
-    """A model that returns one stored answer, and raises `_Other` for a second request."""
+    """A model that returns one stored answer, and raises `_MissingAnswer` for a second request."""
 
     def __init__(self, answer: Completion) -> None:
         self._answers = [answer]
 
     async def chat(self, messages: Any, sampling: Any, tools: Any = None) -> Completion:
         if not self._answers:
-            raise _Other
+            raise _MissingAnswer
         answer = self._answers.pop()
         return answer if tools is not None else replace(answer, tools=None)
 
 
-def reread(
+def reparse_run(
     uri: str,
     *,
     tool_parser: str | None = None,
@@ -154,7 +154,7 @@ def reread(
     plugins: Sequence[str] = (),
     benchmarks: Sequence[str] = (),
     opens: Callable[[str], Store] = open_store,
-) -> Reread:
+) -> ReparseResult:
     """Parse the answers of the run at ``uri`` again; write the result as a new run.
 
     Args:
@@ -205,12 +205,12 @@ def reread(
     target.check_unlinked("rows")
     with AnswerParser(folder, choice, earlier, python) as parser:
         parsers = {"tool_parser": choice.tool_parser, "reasoning_parser": choice.reasoning_parser}
-        result = Reread(target.root, store.root, versions=parser.versions, parsers=parsers)
+        result = ReparseResult(target.root, store.root, versions=parser.versions, parsers=parsers)
         target.put(MANIFEST, as_json(_manifest(manifest, result, choice)))
-        write_again(ledger, target, partial(_read_batch, parser, stored, result))
+        rewrite_rows(ledger, target, partial(_reparse_batch, parser, stored, result))
     new = StoredRun(target)
-    timing = earlier_timing(store)
-    timing["engines"] = result.read_now(timing.get("engines"))
+    timing = read_timing(store)
+    timing["engines"] = result.update_readings(timing.get("engines"))
     _, result.summary = finish(target, new.manifest, stored.by_name, new.ledger, timing)
     result.bounds = {n: _bounds(b, ledger, new.ledger) for n, b in stored.by_name.items()}
     return result
@@ -236,11 +236,11 @@ def _check_readable(run: StoredRun, *, plugins: bool) -> None:
         )
 
 
-def _manifest(manifest: Manifest, result: Reread, choice: FormatChoice) -> dict[str, Any]:
+def _manifest(manifest: Manifest, result: ReparseResult, choice: FormatChoice) -> dict[str, Any]:
     tree, name = manifest.tree, result.uri.rpartition("/")[2]
     return {
         **tree,
-        "sessions": result.read_now(tree.get("sessions")),
+        "sessions": result.update_readings(tree.get("sessions")),
         "run_id": name if name.startswith("reread-") else f"reread-{name}",
         "identity": {**tree["identity"], **choice.identity, **result.parsers},
         "format": {**(tree.get("format") or {}), **result.parsers},
@@ -248,8 +248,11 @@ def _manifest(manifest: Manifest, result: Reread, choice: FormatChoice) -> dict[
     }
 
 
-def _read_batch(
-    parser: AnswerParser, benchmarks: StoredBenchmarks, result: Reread, rows: list[dict[str, Any]]
+def _reparse_batch(
+    parser: AnswerParser,
+    benchmarks: StoredBenchmarks,
+    result: ReparseResult,
+    rows: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """Parse the answers of ``rows``. Return the rows, with new verdicts where an answer is parsed
     differently. Add the counts to ``result``."""
@@ -265,7 +268,7 @@ def _read_batch(
         new_rows.append(row)
         if not different:
             continue
-        benchmark, entry = benchmarks.of(row)
+        benchmark, entry = benchmarks.find_entry(row)
         counts = result.moved.setdefault((row["benchmark"], row["category"]), Counter())
         counts["answers"] += len(different)
         if len(result.examples) < EXAMPLES:
@@ -277,7 +280,7 @@ def _read_batch(
         needs_more = (
             benchmark.interactive(entry) or benchmark.needs_logprobs or row["model_calls"] != 1
         )
-        judged_row = None if needs_more else _checked(row, read[0], entry, benchmark)
+        judged_row = None if needs_more else _rejudge_row(row, read[0], entry, benchmark)
         if judged_row is None:
             counts["diverged"] += 1
             judged_row = {
@@ -296,7 +299,7 @@ def _read_batch(
 
 
 def _answers(
-    row: Mapping[str, Any], result: Reread
+    row: Mapping[str, Any], result: ReparseResult
 ) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
     """Return a row's assistant messages with stored answers; [] if they cannot be parsed again."""
     messages = [m for m in messages_of(row) if m.get("role") == "assistant"]
@@ -310,7 +313,7 @@ def _answers(
     answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
     ids_of_answers = ids if len(ids) == len(messages) else [None] * len(messages)
     for number, (message, token_ids) in enumerate(zip(messages, ids_of_answers, strict=True), 1):
-        shaped(_Answer, message, f"row {row['row_id']}, column messages", _DAMAGED)
+        parse_tree(_Answer, message, f"row {row['row_id']}, column messages", _DAMAGED)
         tools = offered_tools(row, number) if "text" in message else None
         result.with_tools |= tools is not None
         text = message.get("raw") or message.get("text", message.get("content")) or ""
@@ -331,7 +334,7 @@ def offered_tools(row: Mapping[str, Any], answer: int) -> str | None:
         tools = json_of_row(row["tools"])
     except ValueError as error:
         raise UserError(str(error), where=location, fix=_DAMAGED) from error
-    shaped(_Answer, {"tools": tools}, location, _DAMAGED)
+    parse_tree(_Answer, {"tools": tools}, location, _DAMAGED)
     return json.dumps(
         [
             {key: value for key, value in tool.items() if key != "since_answer"}
@@ -353,7 +356,7 @@ def calls_of(message: Mapping[str, Any]) -> list[tuple[str, str]]:
     calls = message.get("tool_calls") or []
     try:
         functions = (call["function"] for call in calls)
-        return [(function["name"], json_spelling(function["arguments"])) for function in functions]
+        return [(function["name"], normalize_json(function["arguments"])) for function in functions]
     except (KeyError, TypeError):
         return [("damaged", str(calls))]
 
@@ -365,7 +368,7 @@ def message_line(message: Mapping[str, Any], limit: int) -> str:
 
 
 @lru_cache(64)  # two readings of an answer mostly have the same arguments
-def json_spelling(arguments: str) -> str:
+def normalize_json(arguments: str) -> str:
     """Return ``arguments`` in one spelling of their JSON, or unchanged if they are not JSON."""
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False)
@@ -391,7 +394,7 @@ def _completion(message: Mapping[str, Any], answer: StoredAnswer, reading: Readi
     )
 
 
-def _checked(
+def _rejudge_row(
     row: dict[str, Any], answer: Completion, entry: Entry, benchmark: Benchmark
 ) -> dict[str, Any] | None:
     """Judge the row again with ``answer``, the new parse of its only answer. Return None if the
@@ -399,18 +402,18 @@ def _checked(
     episode_of(row)  # raises for a damaged run, which must not count as a failed check
     answer = replace(answer, finish_reason=row["finish_reason"])
     context = EpisodeContext(RoleModel(_Replay(answer), Sampling()))
-    with own_code(type(benchmark), f"the episode of entry {entry.id!r}"):
+    with user_code(type(benchmark), f"the episode of entry {entry.id!r}"):
         try:
             episode = asyncio.run(benchmark.run(entry, context))
-        except _Other:
+        except _MissingAnswer:
             return None
     names = ("messages", "output", "reasoning", "reasoning_truncated", "state", "tools")
     columns = episode_columns(episode)
-    return judged({**row, **{name: columns[name] for name in names}}, entry, benchmark)
+    return judge_row({**row, **{name: columns[name] for name in names}}, entry, benchmark)
 
 
 def _bounds(benchmark: Benchmark, before: Ledger, after: Ledger) -> list[Score]:
-    """Return four headlines of a benchmark: before `reread`, after it, and after it with all
+    """Return four headlines of a benchmark: before `reparse_run`, after it, and after it with all
     diverged rows counted as wrong, then as right."""
     cases = ((before, None), (after, None), (after, False), (after, True))
     return [

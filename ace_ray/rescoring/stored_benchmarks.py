@@ -11,7 +11,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
-from ace_ray.config.schema import EXTERNAL, BenchmarkConfig, RunConfig, validated
+from ace_ray.config.schema import EXTERNAL, BenchmarkConfig, RunConfig, validate_tree
 from ace_ray.errors import UserError
 from ace_ray.pipeline.planning.preflight import make_benchmarks
 from ace_ray.storage.object_store import Store
@@ -31,8 +31,8 @@ class StoredBenchmarks:
 
     def __init__(self, run: StoredRun, choices: Sequence[str], data: str | None = None) -> None:
         self._run, manifest, store = run, run.manifest, run.store
-        config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
-        sections = [_with_named_code(section, choices, store) for section in config.benchmarks]
+        config = validate_tree(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
+        sections = [_use_trusted_file(section, choices, store) for section in config.benchmarks]
         names = [section.name for section in sections]
         # Name of the benchmark whose data the user named.
         self._owner = "" if data is None else _owner_of(data, names, choices, store)
@@ -68,7 +68,7 @@ class StoredBenchmarks:
         for row in self._run.ledger.rows():  # rows that are not judged have statistics too
             self._entry(row.path)
 
-    def of(self, row: Mapping[str, Any]) -> tuple[Benchmark, Entry]:
+    def find_entry(self, row: Mapping[str, Any]) -> tuple[Benchmark, Entry]:
         """Return the benchmark and the entry of a row."""
         key = (row["benchmark"], row["language"], row["category"], row["id"])
         return self.by_name[row["benchmark"]], self._entry(key)
@@ -83,7 +83,7 @@ class StoredBenchmarks:
         return self._entries[key]
 
 
-def _with_named_code(
+def _use_trusted_file(
     section: BenchmarkConfig, choices: Sequence[str], store: Store
 ) -> BenchmarkConfig:
     """Return ``section``, with its local benchmark file replaced by the file in ``choices``. Raises
@@ -124,9 +124,9 @@ def run_entries(benchmark: Benchmark, run: StoredRun) -> Sequence[Entry]:
     if manifest.config.backend == EXTERNAL:
         every = benchmark.output_entries()
         for row in run.ledger.rows():
-            every.get(row.language, row.category, row.id)  # adds an entry that `of` lacks
+            every.get(row.language, row.category, row.id)  # adds an entry that `find_entry` lacks
         entries: Sequence[Entry] = [
-            e for key in manifest.outputs.categories for e in every.of(*key).values()
+            e for key in manifest.outputs.categories for e in every.entries_of(*key).values()
         ]
         # This hash covers all entries of the answered categories, even those without an answer.
         sha256 = manifest.identity.benchmarks.get(name, {}).get("data_sha256")

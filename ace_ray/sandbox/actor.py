@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from ace_ray.errors import SandboxLost
-from ace_ray.sandbox.protocol import Observation, Recalling, Scenario
+from ace_ray.sandbox.protocol import Observation, RecallScenario, Scenario
 
 # Maximum scenarios of an actor. Scenarios of a crashed worker are never closed, so an actor drops
 # the least recently used scenario. If its session is still active, the session replays the log.
@@ -58,7 +58,7 @@ class SandboxActor:
         if scenario is None:
             return None
         self._open.move_to_end(episode)
-        if method == "newest_answers" and not isinstance(scenario, Recalling):
+        if method == "newest_answers" and not isinstance(scenario, RecallScenario):
             return ([],)
         return (getattr(scenario, method)(*values),)  # named by `PooledSession`, not by a model
 
@@ -75,7 +75,7 @@ class SandboxPool:
 
     async def open(self, spec: Any) -> PooledSession:
         session = PooledSession(self._actors, next(self._turn) % len(self._actors), spec)
-        await session.settle()
+        await session.open_scenario()
         return session
 
 
@@ -87,7 +87,7 @@ class PooledSession:
         self._episode = uuid4().hex
         self._log: list[Call] = []
 
-    async def settle(self) -> None:
+    async def open_scenario(self) -> None:
         """Open the scenario and replay the log. Raises `SandboxLost`."""
         clock, pause_s = asyncio.get_running_loop().time, 0.2
         deadline = clock() + OPEN_TIMEOUT_S
@@ -100,7 +100,7 @@ class PooledSession:
                 return
             except (RayActorError, TimeoutError) as error:
                 failure = type(error).__name__
-            self._move()
+            self._swap_actor()
             # Calls to a restarting actor fail at once. On a busy node a restart takes many seconds.
             if clock() + pause_s >= deadline:
                 raise SandboxLost(
@@ -141,16 +141,16 @@ class PooledSession:
                 failure = "the actor was restarted"
             except RayActorError as error:
                 failure = type(error).__name__
-                self._move()
+                self._swap_actor()
             except TimeoutError:
                 failure = f"no answer within {CALL_TIMEOUT_S:g} s"
                 # The actor may hang, and other episodes wait for it: restart its process.
                 ray.kill(self._actor, no_restart=False)
-                self._move()
-            await self.settle()
+                self._swap_actor()
+            await self.open_scenario()
         raise SandboxLost(f"a sandbox call was lost {MAX_MOVES} times ({failure})")
 
-    def _move(self) -> None:
+    def _swap_actor(self) -> None:
         self._actor_index = (self._actor_index + 1) % len(self._actors)
 
 

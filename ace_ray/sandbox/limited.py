@@ -89,7 +89,7 @@ class LimitedProcess:
             )
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the process may still answer. False in forks of the process that started it."""
         return self._owner == os.getpid() and self._socket.fileno() >= 0
 
@@ -113,7 +113,7 @@ class LimitedProcess:
             self.end()
             raise ProcessLost(f"no answer within {ANSWER_S:g} s") from None
         except (EOFError, OSError, ValueError, RecursionError) as error:
-            raise self._lost(error) from None
+            raise self._exit_error(error) from None
         except BaseException:  # interrupted: the answer may arrive later
             self.end()
             raise
@@ -132,7 +132,7 @@ class LimitedProcess:
             self._process.kill()
             self._process.wait()
 
-    def _lost(self, error: Exception) -> Exception:
+    def _exit_error(self, error: Exception) -> Exception:
         try:
             code = self._process.wait(_END_S if isinstance(error, (EOFError, OSError)) else 0)
         except subprocess.TimeoutExpired:

@@ -78,11 +78,11 @@ def _read(connection: socket.socket, size: int) -> bytearray:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
+def call_limits() -> Iterator[None]:
     """Context in which the limits of one call apply. If a call exceeds a limit, the process ends:
     by SIGXCPU, or after a `MemoryError`, since this error may leave an inconsistent state."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    bound = min(_size() + CALL_MEMORY_BYTES, PROCESS_MEMORY_BYTES)
+    bound = min(_memory_size() + CALL_MEMORY_BYTES, PROCESS_MEMORY_BYTES)
     if hard != resource.RLIM_INFINITY:
         bound = min(bound, hard)
     _limit_time()
@@ -141,7 +141,7 @@ def _limit_time() -> None:
     set_limit(resource.RLIMIT_CPU, soft, hard)
 
 
-def _size() -> int:
+def _memory_size() -> int:
     """Return the size of the process's address space in bytes; 0 if the system is not Linux."""
     if _statm is None:
         return 0

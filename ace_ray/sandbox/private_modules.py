@@ -107,18 +107,18 @@ class PrivateModules:
             if name in self.stand_ins:
                 return self.stand_ins[name]()
             if name in self.names:
-                return named_part(name, tuple(self.names[name]))
+                return module_part(name, tuple(self.names[name]))
         raise ImportError(f"no stand-in for {name}")
 
 
 @cache
-def named_part(name: str, keys: tuple[str, ...]) -> ModuleType:
+def module_part(name: str, keys: tuple[str, ...]) -> ModuleType:
     """Return a copy of module ``name`` with only the attributes ``keys``. Raises `ImportError`."""
     module = importlib.import_module(name)
-    return made_module(name, **{key: getattr(module, key) for key in keys})
+    return make_module(name, **{key: getattr(module, key) for key in keys})
 
 
-def made_module(name: str, **contents: Any) -> ModuleType:
+def make_module(name: str, **contents: Any) -> ModuleType:
     """Return a new module that has the attributes ``contents``."""
     module = ModuleType(name)
     module.__dict__.update(contents)

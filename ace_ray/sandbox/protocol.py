@@ -36,7 +36,7 @@ class Scenario(Protocol):
 
 
 @runtime_checkable
-class Recalling(Protocol):
+class RecallScenario(Protocol):
     """A scenario in which a call may change the answers to earlier calls."""
 
     def newest_answers(self, last: int) -> list[Any]:
@@ -51,7 +51,8 @@ class Session(Protocol):
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation: ...
 
     async def newest_answers(self, last: int) -> list[Any]:
-        """Return what `Recalling.newest_answers` returns; [] if the scenario is not `Recalling`."""
+        """Return what `RecallScenario.newest_answers` returns; [] if the scenario is not
+        `RecallScenario`."""
 
     async def state(self) -> Any: ...
 
@@ -68,7 +69,11 @@ class LocalSession:
         return self._scenario.call(name, arguments)
 
     async def newest_answers(self, last: int) -> list[Any]:
-        return self._scenario.newest_answers(last) if isinstance(self._scenario, Recalling) else []
+        return (
+            self._scenario.newest_answers(last)
+            if isinstance(self._scenario, RecallScenario)
+            else []
+        )
 
     async def state(self) -> Any:
         return self._scenario.state()

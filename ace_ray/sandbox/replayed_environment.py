@@ -3,8 +3,8 @@
 Each ace_ray process has one limited process per kind of environment. An `Attempt` is a group of
 environments for an episode or a check. All attempts share the limited process. An attempt keeps a
 log of its operations. If the limited process ends, a new process replays the log. A call that
-exceeds the limits has no effect and returns an error. `Attempt.pay` may log another operation in
-place of such a call."""
+exceeds the limits has no effect and returns an error. `Attempt.substitute` may log another
+operation in place of such a call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Host:
 
     def process(self) -> LimitedProcess:
         """Return the process, and start it if needed. Raises the errors of `LimitedProcess.ask`."""
-        if self._process is None or not self._process.alive:
+        if self._process is None or not self._process.is_alive:
             self._process = LimitedProcess(self._handler)
             self._gone.clear()
             for request in self._hello():
@@ -104,16 +104,16 @@ class Attempt:
         """Return whether ``op`` is exactly one tool call."""
         raise NotImplementedError
 
-    def changes(self, op: Op) -> bool:
+    def is_state_change(self, op: Op) -> bool:
         """Return whether ``op`` changes state, so that it must be logged."""
         raise NotImplementedError
 
-    def broken(self, op: Op, error: LimitBroken) -> Any:
-        """Return an answer to ``op``, which exceeded the limits. May call `pay`. Raises
+    def limit_answer(self, op: Op, error: LimitBroken) -> Any:
+        """Return an answer to ``op``, which exceeded the limits. May call `substitute`. Raises
         `SandboxLost` if the subclass defines no such answer for this kind of operation."""
         raise NotImplementedError
 
-    def do(self, ops: Sequence[Op]) -> list[Any]:
+    def run_ops(self, ops: Sequence[Op]) -> list[Any]:
         """Run operations and return their answers. Raises `SandboxLost`, and `UserError` if the
         handler raises it."""
         with self._host.lock:
@@ -122,22 +122,22 @@ class Attempt:
             except LimitBroken as error:
                 # Other attempts may have used the memory. A new process has only this attempt.
                 if error.time and len(ops) == 1 and self.is_call(ops[0]):
-                    return [self.broken(ops[0], error)]
+                    return [self.limit_answer(ops[0], error)]
                 self._host.end()
-                return [self.carefully(op) for op in ops]
-            self._log += filter(self.changes, ops)
+                return [self.run_separately(op) for op in ops]
+            self._log += filter(self.is_state_change, ops)
             return answers
 
-    def carefully(self, op: Op) -> Any:
+    def run_separately(self, op: Op) -> Any:
         """Run ``op`` as a separate request, to find the operation that exceeds the limits."""
         try:
             (answer,) = self.ask([op])
         except LimitBroken as error:
-            return self.broken(op, error)
-        self._log += filter(self.changes, [op])
+            return self.limit_answer(op, error)
+        self._log += filter(self.is_state_change, [op])
         return answer
 
-    def pay(self, op: Op) -> None:
+    def substitute(self, op: Op) -> None:
         """Run and log ``op`` instead of an operation that exceeded the limits."""
         self.ask([op])
         self._log.append(op)

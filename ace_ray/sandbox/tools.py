@@ -83,7 +83,7 @@ def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observati
         return Observation(str(error), "failed")
 
 
-def bounded(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the arguments of a call. Raises `ValueError` if they are not plain or too large."""
     return _Copier().mapping(arguments)
 

@@ -42,7 +42,7 @@ class Lease:
     """The right to write one run. A thread renews it from `acquire` until `release`."""
 
     def __init__(self, store: Store, tag: str, claim: dict[str, Any]) -> None:
-        self._store, self._quick = store, store.quick()
+        self._store, self._quick = store, store.with_short_timeout()
         self._tag, self._claim = tag, claim
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -66,16 +66,20 @@ class Lease:
         watched: tuple[str, float] | None = None
         store.check_conditions()
         while True:
-            content, tag = store.tagged(LEASE) or (b"", None)
-            if tag and _is_of(claim, content):  # we wrote it, but the store's answer was lost
+            content, tag = store.get_tagged(LEASE) or (b"", None)
+            if tag and _has_same_holder(
+                claim, content
+            ):  # we wrote it, but the store's answer was lost
                 return cls(store, tag, claim)
             if tag and not has_ended(_claim(content)):
                 if watched is None:
                     watched = (tag, time.monotonic())
-                    log.info(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s")
+                    log.info(
+                        f"the run is locked by {_holder_text(content)}; waiting up to {TTL_S:g} s"
+                    )
                 if tag != watched[0]:
                     raise UserError(
-                        f"the run is being written by {_whose(content)}",
+                        f"the run is being written by {_holder_text(content)}",
                         where=store.root,
                         fix="wait for it to end, or choose another run_id or --output",
                     )
@@ -85,7 +89,7 @@ class Lease:
             if written := store.put_if(LEASE, as_json(claim), tag):
                 return cls(store, written, claim)
 
-    def check(self) -> None:
+    def renew(self) -> None:
         """Renew the lease now. Raise `LeaseLost` if this driver no longer has it."""
         with self._lock:
             if not self.lost:
@@ -104,7 +108,7 @@ class Lease:
         self._stop.set()
         self._thread.join(timeout=30)
         with suppress(UserError), self._lock:
-            if _is_of(self._claim, self._quick.get(LEASE)):
+            if _has_same_holder(self._claim, self._quick.get(LEASE)):
                 self._quick.delete(LEASE)
 
     def _renewals(self) -> None:
@@ -118,12 +122,12 @@ class Lease:
         tag = store.put_if(LEASE, as_json(claim), self._tag)
         if tag is None:
             # If boto3 repeated the request, its first try may have succeeded. Check the holder.
-            content, tag = store.tagged(LEASE) or (b"", None)
+            content, tag = store.get_tagged(LEASE) or (b"", None)
             if tag is None:
                 self.lost = f"this run's {LEASE} was removed"
                 return
-            if not _is_of(claim, content):
-                self.lost = f"{_whose(content)} has taken over this run"
+            if not _has_same_holder(claim, content):
+                self.lost = f"{_holder_text(content)} has taken over this run"
                 return
         self._tag, self._claim = tag, claim
 
@@ -137,12 +141,12 @@ def _claim(content: bytes | None) -> dict[str, Any]:
     return claim if isinstance(claim, dict) else {}
 
 
-def _is_of(claim: Mapping[str, Any], content: bytes | None) -> bool:
+def _has_same_holder(claim: Mapping[str, Any], content: bytes | None) -> bool:
     """Return whether the holder in ``claim`` wrote the ``content`` of a lease object."""
     return bool(_claim(content).get("holder") == claim["holder"])
 
 
-def _whose(content: bytes) -> str:
+def _holder_text(content: bytes) -> str:
     claim = _claim(content)
     if not isinstance(claim.get("host"), str):
         return f"an unreadable {LEASE}"
@@ -159,7 +163,7 @@ def this_process() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "started": _started(os.getpid()),
+        "started": _start_time(os.getpid()),
         "machine": _machine(),
     }
 
@@ -179,11 +183,11 @@ def has_ended(claim: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass
-    # `_started` returns "" if the system hides a process of another user. It is running.
-    return _started(pid) not in ("", claim.get("started"))
+    # `_start_time` returns "" if the system hides a process of another user. It is running.
+    return _start_time(pid) not in ("", claim.get("started"))
 
 
-def _started(pid: int) -> str:
+def _start_time(pid: int) -> str:
     """Return the start time of a process in clock ticks. Returns ``ended`` for a zombie process,
     and "" if the time is unknown."""
     try:

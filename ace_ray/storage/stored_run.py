@@ -42,7 +42,7 @@ class StoredRun:
         return f"<Run {name}: {len(self.ledger.ids)} of {self.manifest.declared} rows>"
 
     @cached_property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         return self.store.get(SUCCESS) is not None
 
     @cached_property
@@ -96,7 +96,9 @@ class StoredRun:
         """Read ``columns`` of ``rows``, a table per part. Raises `UserError`: a part is damaged."""
         return self.ledger.tables(columns, np.array([row.row_id for row in rows], dtype="S32"))
 
-    def stored(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def read_columns(
+        self, rows: Sequence[ResultRow], columns: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
         """Read ``row_id`` and ``columns`` of ``rows``. Raises `UserError`: a part is damaged."""
         for table in self.tables(rows, list(dict.fromkeys(["row_id", *columns]))):
             yield from rows_of(table)

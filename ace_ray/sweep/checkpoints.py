@@ -15,7 +15,7 @@ from pathlib import Path
 from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import WEIGHTS as ADAPTER_WEIGHTS
-from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX, index_of, lacking, way_out
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX, index_of, missing_weights, suggest_fix
 from ace_ray.storage.object_store import LocalStore, Object, Store, open_store
 from ace_ray.sweep.config import SweepOptions
 from ace_ray.types import digest
@@ -72,7 +72,7 @@ def find_checkpoints(
         raise UserError(
             f"contains no checkpoint folder that matches {options.pattern!r}",
             where=root,
-            fix=way_out(folder) or "correct checkpoints or pattern",
+            fix=suggest_fix(folder) or "correct checkpoints or pattern",
         )
     checkpoints: list[Checkpoint] = []
     problems: dict[str, str] = {}
@@ -93,7 +93,7 @@ def find_checkpoints(
     checkpoints = [c for c in checkpoints if c.source not in problems]
     steps = set() if steps is None else steps
     steps.update(checkpoint.step for checkpoint in checkpoints)
-    selection = chosen(checkpoints, options, steps)
+    selection = select_checkpoints(checkpoints, options, steps)
     if not selection and not options.watch:
         raise UserError(
             f"none of its {len(checkpoints)} checkpoints is between 'from' and 'to'",
@@ -103,7 +103,7 @@ def find_checkpoints(
     return selection
 
 
-def chosen(
+def select_checkpoints(
     checkpoints: Sequence[Checkpoint], options: SweepOptions, steps: Collection[int] = ()
 ) -> list[Checkpoint]:
     """Return every n-th checkpoint from step ``from`` to step ``to``; n is ``every``. Steps in
@@ -150,13 +150,13 @@ def _checkpoint(
     names = {item.path.removeprefix(f"{name}/") for item in items}
     state = digest(sorted((item.path, item.size, item.etag) for item in items))
     broken = [f"{item.path} {item.broken}" for item in items if item.broken]
-    lacks = broken[0] if broken else _lacks(folder, name, names)
-    if lacks and not broken and (fix := way_out(folder.child(name))):
+    lacks = broken[0] if broken else _missing_part(folder, name, names)
+    if lacks and not broken and (fix := suggest_fix(folder.child(name))):
         lacks += f"; {fix}"
     return Checkpoint(name, step, f"{root}/{name}", state, lacks)
 
 
-def _lacks(folder: Store, name: str, names: set[str]) -> str:
+def _missing_part(folder: Store, name: str, names: set[str]) -> str:
     """Return an error message about a missing part of the checkpoint, or ""."""
     if ADAPTER_CONFIG in names and "config.json" not in names:
         return "" if ADAPTER_WEIGHTS in names else f"{ADAPTER_WEIGHTS} is missing"
@@ -165,7 +165,7 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
     if not names & {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"}:
         return "the tokenizer is missing"
     if INDEX not in names:
-        return lacking(names)
+        return missing_weights(names)
     try:
         shards = set(index_of(folder.get(f"{name}/{INDEX}") or b"").values())
     except ValueError:
@@ -177,7 +177,7 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
 LEAST_POLL_S, MOST_POLL_S = 1.0, 30.0
 
 
-class Watching:
+class CheckpointWatch:
     """Watches a folder for checkpoints until the stop file exists. A checkpoint has settled if it
     has not changed for ``settle_s``, so that no trainer is writing it.
 
@@ -196,10 +196,10 @@ class Watching:
         self._steps = set() if steps is None else steps
         path = options.stop_file
         self._is_over = _stop_file(path, store) if path else lambda: False
-        # Sources of checkpoints; None before the first call of `look`, which raises an error for an
-        # invalid folder. Later calls only add the folder to `invalid`.
+        # Sources of checkpoints; None before the first call of `find_new`, which raises an error
+        # for an invalid folder. Later calls only add the folder to `invalid`.
         self._sources: set[str] | None = None
-        # Folders without a unique step in the last call of `look`, and the reasons.
+        # Folders without a unique step in the last call of `find_new`, and the reasons.
         self.invalid: dict[str, str] = {}
         # State of each source, and the time since when it has not changed.
         self._unchanged: dict[str, tuple[str, float]] = {}
@@ -209,12 +209,12 @@ class Watching:
         # Sources that existed when the stop file appeared; later sources are ignored.
         self._last: set[str] | None = None
         self._open: list[Checkpoint] = []
-        # Whether the last call of `look` could not list the folder.
+        # Whether the last call of `find_new` could not list the folder.
         self.failed = False
 
-    def look(self) -> list[Checkpoint]:
+    def find_new(self) -> list[Checkpoint]:
         """List the folder. Return complete, settled checkpoints that are new or have changed since
-        `take`. Raises `UserError`: the folder cannot be read now."""
+        `mark_taken`. Raises `UserError`: the folder cannot be read now."""
         invalid: dict[str, str] | None = None if self._sources is None else {}
         sources = self._sources or set()
         try:
@@ -238,29 +238,30 @@ class Watching:
         self._open = [c for c in checkpoints if self._taken_states.get(c.source) != c.state]
         return self.pending_checkpoints()
 
-    def take(self, checkpoint: Checkpoint) -> None:
-        """Mark ``checkpoint`` as taken: `look` returns it again only if it changes."""
+    def mark_taken(self, checkpoint: Checkpoint) -> None:
+        """Mark ``checkpoint`` as taken: `find_new` returns it again only if it changes."""
         self._taken_states[checkpoint.source] = checkpoint.state
 
     @property
     def poll_s(self) -> float:
-        """Return the seconds between two calls of `look`: half of ``settle_s``, within bounds."""
+        """Return the seconds between two calls of `find_new`: half of ``settle_s``, within
+        bounds."""
         return min(max(LEAST_POLL_S, self._options.settle_s / 2), MOST_POLL_S)
 
     @property
     def wait_s(self) -> float:
-        """Return the seconds until the next call of `look`, or 0 if the watch has ended."""
+        """Return the seconds until the next call of `find_new`, or 0 if the watch has ended."""
         if self._until is None:
             return self.poll_s
-        if not (self.failed or self.unfinished() or self.pending_checkpoints()):
+        if not (self.failed or self.list_unfinished() or self.pending_checkpoints()):
             return 0.0
         return max(0.0, min(self.poll_s, self._until - self._clock()))
 
-    def unfinished(self) -> list[Checkpoint]:
+    def list_unfinished(self) -> list[Checkpoint]:
         """Return checkpoints that have not settled and may still be written."""
         return [c for c in self._open if not self._has_settled(c)]
 
-    def torn(self) -> list[Checkpoint]:
+    def list_incomplete(self) -> list[Checkpoint]:
         """Return checkpoints that have settled but are not complete."""
         return [c for c in self._open if c.lacks and self._has_settled(c)]
 
@@ -281,5 +282,5 @@ def _stop_file(path: str, store: StoreConfig) -> Callable[[], bool]:
     folder, _, name = path.rpartition("/")
     # For s3://FILE without a bucket, folder is "s3:/", a local path; "s3://" raises.
     uri = folder if "://" in folder else "s3://"
-    parent = open_store(uri, **store.model_dump()).quick()
+    parent = open_store(uri, **store.model_dump()).with_short_timeout()
     return lambda: parent.get(name) is not None

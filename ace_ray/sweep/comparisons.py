@@ -15,14 +15,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.config.schema import EarlyConfig, RunConfig
-from ace_ray.early_stopping.looks import decide_again
+from ace_ray.early_stopping.looks import update_decision
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import as_json, read_manifest
 from ace_ray.sweep.packing import Lane
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweep.runs import SweepEntry
 from ace_ray.util import log
-from ace_ray.util.safe_loading import Unbounded, json_tree
+from ace_ray.util.safe_loading import InvalidContent, json_tree
 
 EARLY = "early.json"
 # Share of the sweep's alpha for all comparisons of the first call.
@@ -57,15 +57,15 @@ class Shares(BaseModel):
         comparison gets 6 / (pi k)^2 of it. Otherwise, the comparisons of the first call divide 0.9
         of it equally. Those of the b-th later call divide 6 / (pi b)^2 of the remaining 0.1."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
-        against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
+        against = {run_id: self._reference_of(config, run_ids, run_id, store) for run_id in new}
         compared = sum(reference is not None for reference in against.values())
-        part = _of_the_rest(self.batches) if self.batches else FIRST_BATCH
+        part = _alpha_fraction(self.batches) if self.batches else FIRST_BATCH
         equal_alpha = self._remaining_alpha(config) * part / max(1, compared)
         for run_id, reference in against.items():
             alpha = config.alpha if reference is None else equal_alpha
             if reference is not None and watched:
                 self.comparisons += 1
-                alpha = self._remaining_alpha(config) * _of_the_rest(self.comparisons)
+                alpha = self._remaining_alpha(config) * _alpha_fraction(self.comparisons)
             self.shares[run_id] = Share(against=reference, alpha=alpha)
         self.batches += bool(compared)
         return bool(new)
@@ -74,7 +74,7 @@ class Shares(BaseModel):
         total = sum(share.alpha for share in self.shares.values() if share.against is not None)
         return max(0.0, config.alpha - total)
 
-    def _against(
+    def _reference_of(
         self, config: EarlyConfig, run_ids: Sequence[str], run_id: str, store: Store
     ) -> str | None:
         if config.reference not in ("previous", "baseline"):
@@ -87,7 +87,7 @@ class Shares(BaseModel):
         return None if run_id == first else store.child(first).root
 
 
-def _of_the_rest(k: int) -> float:
+def _alpha_fraction(k: int) -> float:
     """Return 6 / (pi k)^2 over the sum of 6 / (pi j)^2 for all j >= k (1 for all j >= 1)."""
     weights = [6 / (math.pi * j) ** 2 for j in range(1, k + 1)]
     return weights[-1] / (1 - sum(weights[:-1]))
@@ -111,7 +111,7 @@ class Comparisons:
             return
         try:
             self._shares = Shares.model_validate(json_tree(content))
-        except (Unbounded, ValidationError) as error:
+        except (InvalidContent, ValidationError) as error:
             raise UserError(
                 "cannot be read, so it is unknown how alpha was shared between comparisons",
                 where=f"{self._store.root}/{EARLY}",
@@ -124,7 +124,7 @@ class Comparisons:
         if against not in (None, "previous", "baseline"):
             read_manifest(open_store(against, **self._store_options.model_dump()))
 
-    def give_shares(self, runs: Sequence[SweepRun], *, watched: bool, keep: bool) -> None:
+    def give_shares(self, runs: Sequence[SweepEntry], *, watched: bool, keep: bool) -> None:
         """Give a share of the alpha to each of ``runs`` (in training order) that has none; if
         ``keep``, store the shares. Raises `UserError`: the store is not available."""
         if self._early is None:
@@ -133,7 +133,7 @@ class Comparisons:
         if self._shares.give(self._early, run_ids, self._store, watched=watched) and keep:
             self._store.put(EARLY, as_json(self._shares.model_dump(mode="json")))
 
-    def early_of(self, run: SweepRun) -> dict[str, Any] | None:
+    def early_of(self, run: SweepEntry) -> dict[str, Any] | None:
         """Return the section ``early`` for a run's config, with the run's reference and alpha."""
         assert run.plan is not None
         early = run.plan.config.early
@@ -144,10 +144,10 @@ class Comparisons:
             **early.model_dump(),
             "reference": share.against,
             "alpha": share.alpha,
-            "stop": early.stop and not self.is_whole(run),
+            "stop": early.stop and not self.is_early_stop_off(run),
         }
 
-    def awaits(self, lane: Lane, lanes: Sequence[Lane]) -> bool:
+    def has_reference_in(self, lane: Lane, lanes: Sequence[Lane]) -> bool:
         """Return whether ``lane`` must start after another lane of ``lanes``, because one of its
         runs is compared with a run of the other lane."""
         theirs = {run.run_id for peer in lanes if peer is not lane for run in peer.runs}
@@ -155,7 +155,7 @@ class Comparisons:
         against = {share.against for share in shares if share is not None and share.against}
         return any(uri.rstrip("/").rsplit("/", 1)[-1] in theirs for uri in against)
 
-    def look_again(self, run: SweepRun) -> None:
+    def update_comparison(self, run: SweepEntry) -> None:
         """Update the comparison of a run that ended undecided. Its reference may have more rows
         now, from another lane or another execution of the sweep."""
         early = self.early_of(run)
@@ -164,7 +164,7 @@ class Comparisons:
         config = run.plan.config.model_copy(update={"early": EarlyConfig(**early)})
         plan = replace(run.plan, config=config)
         try:
-            new = decide_again(plan, self._store.child(run.run_id))
+            new = update_decision(plan, self._store.child(run.run_id))
         except UserError as error:
             log.warning(f"{run.label}: its comparison cannot be updated: {error}")
             return
@@ -173,11 +173,11 @@ class Comparisons:
 
     # Runs to complete
 
-    def is_whole(self, run: SweepRun) -> bool:
+    def is_early_stop_off(self, run: SweepEntry) -> bool:
         """Return whether all rows of ``run`` must be evaluated, even after a decision."""
         return run.run_id in self._completing
 
-    def complete(self, labels: Sequence[str], runs: Sequence[SweepRun]) -> None:
+    def disable_early_stop(self, labels: Sequence[str], runs: Sequence[SweepEntry]) -> None:
         """Turn off early stopping for the ``runs`` with these labels; "all" selects every run.
         Raises `UserError`: a label is unknown."""
         by_label = {run.label: run.run_id for run in runs}

@@ -16,8 +16,8 @@ from pydantic import Field
 
 import ace_ray
 from ace_ray.config.former_keys import with_present_keys
-from ace_ray.config.schema import RunConfig, Section, read_tree, run_config, validated
-from ace_ray.config.suggestions import instead, sections_of, unknown_keys
+from ace_ray.config.schema import RunConfig, Section, read_tree, run_config, validate_tree
+from ace_ray.config.suggestions import sections_of, suggest_key, unknown_keys
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.stored import as_json
@@ -129,8 +129,8 @@ class SweepConfig:
         return run_config(
             {
                 **self.run,
-                "model": self._with("model", fields),
-                "engine": self._with("engine", model.engine),
+                "model": self._merge_section("model", fields),
+                "engine": self._merge_section("engine", model.engine),
                 "output": output,
             },
             where=self.path,
@@ -141,7 +141,7 @@ class SweepConfig:
         """Return the config of one run, to read keys that all runs share. Raises `UserError`."""
         return self._run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
-    def _with(self, key: str, fields: Mapping[str, Any]) -> Any:
+    def _merge_section(self, key: str, fields: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})
         # The run's config refuses a section that is not a mapping.
         return {**section, **fields} if isinstance(section, Mapping) else section
@@ -159,20 +159,20 @@ def load_sweep(
     sweep_tree, run = ({k: v for k, v in tree.items() if k in part} for part in (mine, theirs))
     keys, elsewhere = sorted({*mine, *theirs}), sections_of(RunConfig)
     unknown = [key for key in tree if key not in {*sweep_tree, *run}]
-    if fixes := {key: instead(str(key), keys, elsewhere, but="") for key in unknown}:
+    if fixes := {key: suggest_key(str(key), keys, elsewhere, but="") for key in unknown}:
         raise unknown_keys(fixes, source=path)
     if tree.get("run_id") is not None:
         raise UserError(
             "'run_id' applies to single runs only", where=path, fix="name the sweep with sweep_id"
         )
-    options = validated(SweepOptions, sweep_tree, where=path)
+    options = validate_tree(SweepOptions, sweep_tree, where=path)
     if options.checkpoints is None and not options.models:
         raise UserError(
             "names no models",
             where=path,
             fix="add checkpoints: <folder or s3://>, or models: [...]",
         )
-    _check_sense(options, path)
+    _check_options(options, path)
     sweep = SweepConfig(options, run, path)
     _check_base(sweep)
     if sweep.any_run.worker_range:  # `any_run` also raises for other invalid keys of runs
@@ -184,7 +184,7 @@ def load_sweep(
     return sweep
 
 
-def _check_sense(options: SweepOptions, path: str) -> None:
+def _check_options(options: SweepOptions, path: str) -> None:
     """Raise `UserError` for options that have no effect."""
     for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
         field = SweepOptions.model_fields[name]

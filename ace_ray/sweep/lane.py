@@ -9,7 +9,7 @@ SPEC is a JSON file:
 - ``events``: the file to which the lane writes JSON lines about its runs;
 - ``parent``: a process id; the lane is killed when this process ends;
 - ``rows_end_at``: time at which all rows must have ended (`time.monotonic`), null for no limit;
-- ``shared``: true for a cluster. If it is too small, this may be temporary (see `_passes`);
+- ``shared``: true for a cluster. If it is too small, this may be temporary (see `_is_temporary`);
 - ``gpus``: GPU counts of this lane and the running lanes. The GPUs of a count must be on one node.
 """
 
@@ -35,9 +35,9 @@ from ace_ray.cluster.resources import TooSmall, grow
 from ace_ray.config.schema import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, RunFailed, UserError
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.run_folder import OpenRun, opened
-from ace_ray.pipeline.session import Session, prepare
-from ace_ray.storage.object_store import Unreachable
+from ace_ray.pipeline.run_folder import RunFolder, open_folder
+from ace_ray.pipeline.session import Session, preload
+from ace_ray.storage.object_store import UnreachableStore
 from ace_ray.sweep.packing import Lane, device_names
 from ace_ray.util import log
 from ace_ray.util.signals import Interrupts, die_with
@@ -52,23 +52,23 @@ def main() -> int:
         return run_lane(spec["runs"], events, spec.get("gpus", []), spec.get("rows_end_at"))
     except (RunFailed, UserError) as error:
         log.fail(str(error))
-        later = _passes(error, shared=spec.get("shared", False))
+        later = _is_temporary(error, shared=spec.get("shared", False))
         if isinstance(error, RunFailed) and error.resumable and not later:
             return INCOMPLETE
         for run in spec["runs"]:
-            _tell(events, run["run_id"], **{"later" if later else "failed": str(error)})
+            _write_event(events, run["run_id"], **{"later" if later else "failed": str(error)})
         return INCOMPLETE if later else FAILED
     except KeyboardInterrupt:
         if time.monotonic() > (spec.get("rows_end_at") or math.inf):  # no engine has started
             for run in spec["runs"]:
-                _tell(events, run["run_id"], code=INCOMPLETE, rows=0, out_of_time=True)
+                _write_event(events, run["run_id"], code=INCOMPLETE, rows=0, out_of_time=True)
         return INCOMPLETE
 
 
-def _passes(error: Exception, *, shared: bool) -> bool:
+def _is_temporary(error: Exception, *, shared: bool) -> bool:
     """Return whether ``error``, which ended the lane, may be temporary: the store is not available,
     or a ``shared`` cluster has become too small since the sweep checked the sizes."""
-    passing = (Unreachable, TooSmall) if shared else Unreachable
+    passing = (UnreachableStore, TooSmall) if shared else UnreachableStore
     return isinstance(error, passing) or isinstance(error.__cause__, passing)
 
 
@@ -87,14 +87,14 @@ def run_lane(
     Raises the errors of `Session.run`.
     """
 
-    def concluded(run: OpenRun) -> None:
+    def report_run_end(run: RunFolder) -> None:
         assert run.result is not None  # `Session` calls this function after the run has ended
         code, summary = run.result
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         log.info(line, event="end", run_id=run.plan.run_id, code=code)
         late = run.out_of_time or (rows_end_at is not None and time.monotonic() > rows_end_at)
         rows = summary["timing"].get("rows_evaluated", 0)
-        _tell(events, run.plan.run_id, code=code, rows=rows, out_of_time=late)
+        _write_event(events, run.plan.run_id, code=code, rows=rows, out_of_time=late)
         run.lease.release()
 
     began = time.monotonic()
@@ -107,9 +107,9 @@ def run_lane(
                     where=plan.model.source,
                     fix="run sweep again when the checkpoint is complete",
                 )
-        prepare()
-        stack.enter_context(connection.connecting())
-        runs = [stack.enter_context(opened(plan, fresh=False, began=began)) for plan in plans]
+        preload()
+        stack.enter_context(connection.connect_early())
+        runs = [stack.enter_context(open_folder(plan, fresh=False, began=began)) for plan in plans]
         pending = [0 if run.stops else len(run.pending(again=False)) for run in runs]
         for run, rows in zip(runs, pending, strict=True):
             line = f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate"
@@ -121,17 +121,17 @@ def run_lane(
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.common_fields(**of_one):
             end = rows_end_at
-            Session(runs, interrupts, examine=True, rows_end_at=end, concluded=concluded).run()
+            Session(runs, interrupts, examine=True, rows_end_at=end, concluded=report_run_end).run()
         for run in runs:
             if run.broken:
-                _tell(events, run.plan.run_id, broken=run.broken)
+                _write_event(events, run.plan.run_id, broken=run.broken)
         codes = [FAILED if run.broken else run.result[0] if run.result else FAILED for run in runs]
     if all(code == COMPLETE for code in codes):
         return COMPLETE
     return INCOMPLETE if INCOMPLETE in codes else FAILED
 
 
-def _tell(events: Path, run_id: str, **fields: Any) -> None:
+def _write_event(events: Path, run_id: str, **fields: Any) -> None:
     with events.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"run_id": run_id, **fields}) + "\n")
 
@@ -174,7 +174,7 @@ class LaneProcess:
         )
         self._listener: threading.Thread | None = None
         if echo:
-            self._listener = threading.Thread(target=self._pass_on, args=(echo,), daemon=True)
+            self._listener = threading.Thread(target=self._echo_output, args=(echo,), daemon=True)
             self._listener.start()
 
     @property
@@ -204,7 +204,7 @@ class LaneProcess:
             self._listener.join(timeout=5)
         self._folder.cleanup()
 
-    def _pass_on(self, echo: Callable[[str], None]) -> None:
+    def _echo_output(self, echo: Callable[[str], None]) -> None:
         assert self._process.stdout is not None  # a pipe, since `echo` is given
         for line in self._process.stdout:
             echo(line.rstrip("\n"))

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ace_ray.config.schema import validated
+from ace_ray.config.schema import validate_tree
 from ace_ray.early_stopping.looks import is_decided
 from ace_ray.errors import UserError
 from ace_ray.pipeline.monitoring.timing import STATES
 from ace_ray.pipeline.summary import cost_of
-from ace_ray.storage.object_store import Store, Unreachable
+from ace_ray.storage.object_store import Store, UnreachableStore
 from ace_ray.storage.stored import SUCCESS, Summary, as_json, read_summary
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweep.runs import SweepEntry
 from ace_ray.util.safe_loading import json_object
 
 LEDGER = "ledger.json"
@@ -66,7 +66,7 @@ class _Ledger(BaseModel):
     steps: list[int] = Field(default_factory=list)
 
 
-def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> CostRecord:
+def cost_record(run: SweepEntry, store: Store, price_per_hour: float | None) -> CostRecord:
     """Build the ledger line of ``run``. Its numbers come from the run's summary, if it has one."""
     line = CostRecord(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
     if run.plan is None:
@@ -83,7 +83,7 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
     line.rows_left = line.rows_left - settled if line.state == "incomplete" else 0
     if summary.early is not None and summary.early.against is not None:
         headlines = summary.early.headlines.items()
-        line.undecided = {name: h.needs for name, h in headlines if h.outcome is None}
+        line.undecided = {name: h.missing_evidence for name, h in headlines if h.outcome is None}
     line.note = summary.why
     timing = summary.timing
     line.engine = timing.loads[-1].how if timing.loads else ""
@@ -108,7 +108,7 @@ def _summary(store: Store) -> Summary | None:
     """Read the run's summary. Return None if it is missing or damaged; the run writes it again."""
     try:
         summary = read_summary(store)
-    except Unreachable:
+    except UnreachableStore:
         raise
     except UserError:
         return None
@@ -130,7 +130,7 @@ def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
     if content is None:
         return [], set()
     try:
-        ledger = validated(_Ledger, json_object(content, LEDGER), where=LEDGER)
+        ledger = validate_tree(_Ledger, json_object(content, LEDGER), where=LEDGER)
     except UserError:
         return [], set()
     return ledger.runs, set(ledger.steps)
@@ -146,14 +146,14 @@ def ledger_lines(store: Store) -> list[CostRecord]:
             where=location,
             fix="wait until a run of the sweep has ended",
         )
-    lines = validated(_Ledger, json_object(content, location), where=location).runs
+    lines = validate_tree(_Ledger, json_object(content, location), where=location).runs
     ids = [line.run_id for line in lines if line.run_id]
     if twice := next((name for name in ids if ids.count(name) > 1), None):
         raise UserError(f"names run {twice!r} twice", where=location, fix="name an intact sweep")
     return lines
 
 
-def with_earlier(
+def merge_earlier(
     before: Sequence[CostRecord], lines: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
     """Return the ledger lines of ``lines``, and the lines of ``before`` for finished runs that are

@@ -12,7 +12,7 @@ from ace_ray.cluster import connection, resources
 from ace_ray.cluster.resources import Resources, TooSmall, fit
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweep.runs import SweepEntry
 
 START_S = 90.0
 SWAP_S = 5.0
@@ -61,11 +61,11 @@ def find_machine(cpus: float) -> Machine:
 
 def device_names(devices: Sequence[int]) -> str:
     """Return a ``CUDA_VISIBLE_DEVICES`` value for ``devices``, indices of this process's GPUs."""
-    visible = _visible()
+    visible = _visible_gpus()
     return ",".join(str(device) if visible is None else visible[device] for device in devices)
 
 
-def _visible() -> list[str] | None:
+def _visible_gpus() -> list[str] | None:
     """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` lists; None if it is not set."""
     text = os.environ.get("CUDA_VISIBLE_DEVICES")
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
@@ -73,7 +73,7 @@ def _visible() -> list[str] | None:
 
 def _local_gpus() -> int:
     """Count the GPUs that this process may use."""
-    visible = _visible()
+    visible = _visible_gpus()
     if visible is not None:
         return 0 if visible[:1] == ["-1"] else len(visible)
     command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
@@ -89,7 +89,7 @@ class Lane:
     """Runs that one set of engines evaluates one after another. ``gpus`` is the number of GPUs of
     the engines and of the served models."""
 
-    runs: tuple[SweepRun, ...]
+    runs: tuple[SweepEntry, ...]
     gpus: int
 
     @property
@@ -99,7 +99,7 @@ class Lane:
         return max(1, (self.gpus - first.server_gpus) // max(1, first.gpus))
 
     @property
-    def on_nodes(self) -> list[int]:
+    def gpu_bundles(self) -> list[int]:
         """Return GPU counts: one per engine, whose GPUs must be on one node, and a 1 for each GPU
         of the served models, whose sizes are not known here."""
         first = self.runs[0]
@@ -117,7 +117,7 @@ class Lane:
         """Return the host of the endpoint of the lane's only run, or ""."""
         return self.runs[0].endpoint
 
-    def _generation(self, run: SweepRun) -> float:
+    def _generation(self, run: SweepEntry) -> float:
         if not run.gpus:
             return 0.0  # an endpoint generates
         flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
@@ -125,17 +125,17 @@ class Lane:
         return 2 * size * run.tokens / flops
 
 
-def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
+def check_sizes(runs: Sequence[SweepEntry], machine: Machine) -> None:
     """Raise `UserError` if the engines and servers of a run do not fit on the nodes."""
     for run in runs:
         try:
-            _alone(run, machine)
+            _run_resources(run, machine)
         except TooSmall as error:
             location = f"{run.label} ({run.source}): {error.where}"
             raise UserError(error.what, where=location, fix=error.fix) from error
 
 
-def _alone(run: SweepRun, machine: Machine) -> Resources | None:
+def _run_resources(run: SweepEntry, machine: Machine) -> Resources | None:
     """Compute the resources of ``run`` alone; None if nodes are unknown. Raises `TooSmall`."""
     if run.plan is None or not machine.nodes:
         return None
@@ -148,15 +148,15 @@ def _alone(run: SweepRun, machine: Machine) -> Resources | None:
     )
 
 
-def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lane]:
+def lanes(runs: Sequence[SweepEntry], machine: Machine, *, swap: bool) -> list[Lane]:
     """Pack runs into lanes, sorted from longest to shortest. Runs of a swap group share engines
     unless ``swap`` is false. The more work a group has, the more lanes it gets."""
-    groups: dict[str, list[SweepRun]] = {}
+    groups: dict[str, list[SweepEntry]] = {}
     for number, run in enumerate(runs):
         alone = not (swap and run.swap_group)
         groups.setdefault(f"{number}" if alone else run.swap_group, []).append(run)
     # GPUs of a lane. On CPUs, the tensor parallel size has no effect.
-    lane_gpus = {key: group[0].least_gpus if machine.gpus else 0 for key, group in groups.items()}
+    lane_gpus = {key: group[0].min_gpus if machine.gpus else 0 for key, group in groups.items()}
     work = {key: Lane(tuple(group), lane_gpus[key]).seconds for key, group in groups.items()}
     total = sum(work.values())
     packed = []
@@ -191,7 +191,7 @@ def time_share(lane: Lane, peers: Sequence[Lane], machine: Machine) -> float:
     return len(lane.runs) / max(run_counts)
 
 
-def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
+def resolve_config(run: SweepEntry, lane: Lane, machine: Machine) -> dict[str, Any]:
     """Return the config of ``run`` for the lane's process.
 
     On a cluster, this config sets the number of workers, so that other lanes have GPUs too. On one
@@ -200,7 +200,7 @@ def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
     config: RunConfig = run.plan.config
     if config.workers == "auto" and machine.shared and 0 < lane.gpus < machine.gpus:
         workers = min(lane.engines, len(run.plan.rows))
-        if alone := _alone(run, machine):
+        if alone := _run_resources(run, machine):
             # The free GPUs may be on different nodes, so that fewer engines fit.
             workers = min(workers, alone.workers)
         config = config.model_copy(update={"workers": workers})

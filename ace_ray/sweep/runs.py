@@ -20,7 +20,7 @@ from ace_ray.models.urls import host_of
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import Plan
-from ace_ray.storage.object_store import Store, Unreachable
+from ace_ray.storage.object_store import Store, UnreachableStore
 from ace_ray.storage.stored import MANIFEST, SUCCESS
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel
@@ -37,7 +37,7 @@ _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
 
 
 @dataclass(frozen=True)
-class SweepRun:
+class SweepEntry:
     """A run of a sweep. Without a ``plan``, its model cannot be evaluated. The reason is in
     ``refused``, or in ``awaited`` if the model can be evaluated later."""
 
@@ -69,7 +69,7 @@ class SweepRun:
         return sum(gpus for _, gpus in self.servers)
 
     @property
-    def least_gpus(self) -> int:
+    def min_gpus(self) -> int:
         """Return the minimum number of GPUs that the run needs, on a machine with GPUs."""
         return (self.workers or 1) * self.gpus + self.server_gpus
 
@@ -93,17 +93,17 @@ class SweepRun:
         return math.ceil(float((calls * (rows.size / 4 + answer)).sum()))
 
 
-def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:
+def entry_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepEntry:
     """Plan the run of a model that the config lists. Raises `UserError`."""
     plan = plan_run(sweep.run_of(model, output))
     source = model.adapter or plan.model.source
-    return _planned(SweepRun(model.label or plan.model.name, None, source), plan)
+    return _attach_plan(SweepEntry(model.label or plan.model.name, None, source), plan)
 
 
-def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
+def unplanned_entry(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepEntry:
     """Return a run without a plan, for a checkpoint that is refused or not complete yet."""
     label = f"step {checkpoint.step}"
-    return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
+    return SweepEntry(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
 
 
 def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> Plan:
@@ -112,23 +112,25 @@ def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) 
     return plan_run(sweep.run_of(SweepModel.model_validate({key: checkpoint.source}), output))
 
 
-def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
+def entry_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepEntry:
     """Plan the run of a checkpoint. Return a refused run if the checkpoint is incomplete or cannot
     be evaluated. Raises `UserError`: the store is not available."""
     if checkpoint.lacks:
-        return unplanned(checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}")
+        return unplanned_entry(
+            checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}"
+        )
     try:
         plan = plan_of_checkpoint(sweep, checkpoint, output)
-    except Unreachable:
+    except UnreachableStore:
         raise
     except UserError as error:
-        return unplanned(checkpoint, refused=str(error))
-    return _planned(unplanned(checkpoint), plan)
+        return unplanned_entry(checkpoint, refused=str(error))
+    return _attach_plan(unplanned_entry(checkpoint), plan)
 
 
-def check_distinct(runs: Sequence[SweepRun]) -> None:
+def check_distinct(runs: Sequence[SweepEntry]) -> None:
     """Raise `UserError` if two models have the same run id: one is a copy, or is listed twice."""
-    by_id: dict[str, SweepRun] = {}
+    by_id: dict[str, SweepEntry] = {}
     for run in runs:
         if run.plan is not None and (first := by_id.setdefault(run.run_id, run)) is not run:
             raise UserError(
@@ -138,7 +140,7 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
             )
 
 
-def in_order(runs: Iterable[SweepRun]) -> list[SweepRun]:
+def sort_by_step(runs: Iterable[SweepEntry]) -> list[SweepEntry]:
     """Sort runs by step; runs without a step come first, in the order of the config."""
     return sorted(runs, key=lambda run: -1 if run.step is None else run.step)
 
@@ -158,7 +160,7 @@ def is_finished(store: Store, plan: Plan, *, all_rows: bool = False) -> bool:
     return bool(identity == json_tree(json.dumps(plan.identity)))
 
 
-def _planned(run: SweepRun, plan: Plan) -> SweepRun:
+def _attach_plan(run: SweepEntry, plan: Plan) -> SweepEntry:
     config = plan.config
     servers = []
     if config.backend != "fake" and plan.rows.interactive.any():

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ace_ray.pipeline.end_time import about
+from ace_ray.pipeline.end_time import format_time
 from ace_ray.sweep.packing import GUESS, Lane
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
-from ace_ray.util.sanitizing import print_line, printed
+from ace_ray.util.sanitizing import print_line, sanitize_line
 
 
 def print_plan(sweep: Sweep, console: Console) -> None:
@@ -31,12 +31,12 @@ def print_plan(sweep: Sweep, console: Console) -> None:
             labels = f"{lane.runs[0].label} .. {lane.runs[-1].label} ({len(lane.runs)})"
         table.add_row(
             str(number),
-            Text(printed(labels)),
+            Text(sanitize_line(labels)),
             str(lane.gpus or "-"),
             f"{lane.seconds / 3600:.2f} h",
             f"{hours:.2f}",
         )
-    _wide(console).print(table)
+    _widen_console(console).print(table)
     for line in _plan_lines(sweep, lanes, total):
         print_line(console, line)
 
@@ -66,7 +66,9 @@ def tell_ledger(sweep: Sweep, code: int) -> None:
         print_ledger(sweep, Console())
         return
     runs = [asdict(record) for record in sweep.cost_records]
-    log.result(f"results: {sweep.uri}/", event="results", exit_code=code, uri=sweep.uri, runs=runs)
+    log.print_result(
+        f"results: {sweep.uri}/", event="results", exit_code=code, uri=sweep.uri, runs=runs
+    )
 
 
 def print_ledger(sweep: Sweep, console: Console) -> None:
@@ -81,9 +83,9 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
         cost = [] if not priced else ["-" if line.cost is None else f"{line.cost:.2f}"]
         counts = line.tokens.values()
         tokens = str(sum(filter(None, counts))) if counts and None not in counts else "-"
-        label, engine = Text(printed(line.label)), Text(printed(line.engine))
+        label, engine = Text(sanitize_line(line.label)), Text(sanitize_line(line.engine))
         table.add_row(label, line.state, engine, str(line.entries), *seconds, tokens, *cost)
-    _wide(console).print(table)
+    _widen_console(console).print(table)
     for line in sweep.cost_records:
         if line.note:
             print_line(console, f"{line.label}: {line.note}")
@@ -92,17 +94,17 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
     print_line(console, f"results: {sweep.uri}/")
 
 
-def left_line(sweep: Sweep) -> str:
+def remaining_line(sweep: Sweep) -> str:
     """Return how many rows an incomplete sweep has left, and how long they would take."""
     counts = [r.rows_left for r in sweep.cost_records if r.state in ("pending", "incomplete")]
     rows, row_s = sum(counts), sweep.seconds_per_row
     if not rows:
         return "not all checkpoints are evaluated"
     prefix, many = "at most " if sweep.any_run.early else "", "s" * (len(counts) > 1)
-    speed = f" ({about(rows * row_s)} at this speed)" if row_s else ""
+    speed = f" ({format_time(rows * row_s)} at this speed)" if row_s else ""
     return f"{prefix}{rows} rows of {len(counts)} model{many} are not scored{speed}"
 
 
-def _wide(console: Console) -> Console:
+def _widen_console(console: Console) -> Console:
     # Lines of a log file are not wrapped, so the table gets its full width.
     return console if console.is_terminal else Console(file=console.file, width=140)

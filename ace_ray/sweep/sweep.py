@@ -11,36 +11,36 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from ace_ray.cluster.resources import largest
+from ace_ray.cluster.resources import max_node_gpus
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
-from ace_ray.pipeline.evaluate import check_config, check_lasting
+from ace_ray.pipeline.evaluate import check_config, check_output
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
-from ace_ray.storage.object_store import Unreachable, open_store
-from ace_ray.sweep.checkpoints import Checkpoint, Watching, find_checkpoints
+from ace_ray.storage.object_store import UnreachableStore, open_store
+from ace_ray.sweep.checkpoints import Checkpoint, CheckpointWatch, find_checkpoints
 from ace_ray.sweep.comparisons import Comparisons
 from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
 from ace_ray.sweep.lane import LaneProcess, signals_to
-from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
+from ace_ray.sweep.ledger import CostRecord, cost_record, merge_earlier, read_ledger, write_ledger
 from ace_ray.sweep.packing import (
     Lane,
     Machine,
     check_sizes,
     find_machine,
     lanes,
-    resolved,
+    resolve_config,
     time_share,
 )
 from ace_ray.sweep.runs import (
-    SweepRun,
+    SweepEntry,
     check_distinct,
-    in_order,
+    entry_of_checkpoint,
+    entry_of_model,
     is_finished,
     plan_of_checkpoint,
-    run_of_checkpoint,
-    run_of_model,
-    unplanned,
+    sort_by_step,
+    unplanned_entry,
 )
 from ace_ray.util import log
 
@@ -59,7 +59,7 @@ ANOTHER_LANE_S = 60.0
 T = TypeVar("T")
 
 
-class StoreAway(Exception):
+class StoreOutage(Exception):
     """The sweep's folder could not be reached within ``store_retry_timeout_s``."""
 
 
@@ -94,7 +94,7 @@ class Sweep:
         ``preview``: plan the checkpoints of a watched folder even if they have not settled.
         ``began``: time at which the command began (`time.monotonic`; default: now)."""
         self._began = began or time.monotonic()
-        check_lasting(config.output)
+        check_output(config.output)
         self._config, self._options = config, config.options
         # The config of one run, to read keys that all runs share.
         self.any_run = any_run = config.any_run
@@ -102,13 +102,13 @@ class Sweep:
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
         output = open_store(config.output, **any_run.store.model_dump())
         self.store = output.child(self.sweep_id)
-        self.runs: list[SweepRun] = [
-            run_of_model(config, model, self.uri) for model in self._options.models
+        self.runs: list[SweepEntry] = [
+            entry_of_model(config, model, self.uri) for model in self._options.models
         ]
         self._before, self._steps = read_ledger(self.store)
-        self._watching: Watching | None = None
+        self._watching: CheckpointWatch | None = None
         if self._options.watch:
-            self._watching = Watching(self._options, any_run.store, steps=self._steps)
+            self._watching = CheckpointWatch(self._options, any_run.store, steps=self._steps)
         self._running: list[LaneProcess] = []
         self._failed: dict[str, str] = {}
         # Ids of runs that get a lane of their own.
@@ -122,10 +122,10 @@ class Sweep:
         self.cost_records: list[CostRecord] = []
         if self._options.checkpoints is not None:
             check_config(any_run)
-            self._take_first(preview=preview)
+            self._plan_existing(preview=preview)
         check_distinct(self.runs)
         self.comparisons = Comparisons(any_run, self.store)
-        self.comparisons.complete(complete, self._in_order())
+        self.comparisons.disable_early_stop(complete, self._planned_runs())
         self._give_shares(keep=False)
         self.comparisons.check_reference()
         if any_run.backend == "fake":
@@ -173,55 +173,56 @@ class Sweep:
             with signals_to(self._ask_to_stop):
                 try:
                     return self._evaluate()
-                except (StoreAway, LeaseLost) as error:
+                except (StoreOutage, LeaseLost) as error:
                     log.warning(f"{error}; the same command continues the sweep")
                     return INCOMPLETE
         finally:
             self._lease.release()
 
     def _evaluate(self) -> int:
-        """Evaluate and compare all runs, and watch for more. Raises `StoreAway` and `LeaseLost`."""
+        """Evaluate and compare all runs, and watch for more. Raises `StoreOutage` and
+        `LeaseLost`."""
         try:
-            self._work_through()
+            self._run_pending()
             while self._watch():
-                self._work_through()
-            for run in self._in_order():
+                self._run_pending()
+            for run in self._planned_runs():
                 if not self._stop:
-                    self.comparisons.look_again(run)
+                    self.comparisons.update_comparison(run)
         finally:
             if self._running and not self._stop:
                 self._ask_to_stop(signal.SIGTERM)
             while self._running:
                 self._wait()
-                self._gather()
-        return self._patiently(self._write_ledger)
+                self._collect_ended()
+        return self._retry_store(self._write_ledger)
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def _retry_store(self, ask: Callable[[], T]) -> T:
         """Call ``ask`` and return its result. Retry while the store is not available, at most
-        ``store_retry_timeout_s``. Raises `StoreAway`."""
+        ``store_retry_timeout_s``. Raises `StoreOutage`."""
         until = time.monotonic() + self.any_run.store_retry_timeout_s
         while True:
             try:
                 return ask()
             except UserError as error:
                 if self._stop or time.monotonic() > until:
-                    raise StoreAway(str(error)) from error
+                    raise StoreOutage(str(error)) from error
                 log.warning(f"the store is not available, retrying: {error}")
                 self._pause(AGAIN_S)
 
     # Runs
 
-    def _take_first(self, *, preview: bool) -> None:
+    def _plan_existing(self, *, preview: bool) -> None:
         """Plan the checkpoints that exist now. Raises `UserError`: the folder is empty, or the
         config fits no checkpoint."""
         checkpoints = find_checkpoints(self._options, self.any_run.store, self._steps)
-        settled = checkpoints if self._watching is None or preview else self._watching.look()
+        settled = checkpoints if self._watching is None or preview else self._watching.find_new()
         for checkpoint in settled:
             if checkpoint.lacks and self._watching is not None:
                 why = f"waiting for the checkpoint to be complete: {checkpoint.lacks}"
-                self._put(unplanned(checkpoint, awaited=why))
+                self._put(unplanned_entry(checkpoint, awaited=why))
             else:
-                self._take(checkpoint)
+                self._plan_checkpoint(checkpoint)
         planned = any(run.plan for run in self.runs if run.step is not None)
         if not planned or self._watching is not None:
             self._check_with([checkpoint for checkpoint in checkpoints if not checkpoint.lacks])
@@ -237,7 +238,7 @@ class Sweep:
                 if self._watching is not None:
                     # Every checkpoint would be refused if the context were too short for a prompt.
                     check_chat(plan)
-            except Unreachable:
+            except UnreachableStore:
                 raise
             except UserError as error:
                 mistakes.append((checkpoint, error))
@@ -247,25 +248,25 @@ class Sweep:
             if checkpoint.name not in mistake.where:
                 raise mistake
 
-    def _invalid(self) -> list[SweepRun]:
+    def _invalid_runs(self) -> list[SweepEntry]:
         """Return a refused run for each watched folder without a unique step."""
         invalid = self._watching.invalid if self._watching is not None else {}
         return [
-            SweepRun(source.rsplit("/", 1)[-1], None, source, refused=why)
+            SweepEntry(source.rsplit("/", 1)[-1], None, source, refused=why)
             for source, why in invalid.items()
         ]
 
-    def _take(self, checkpoint: Checkpoint) -> SweepRun:
+    def _plan_checkpoint(self, checkpoint: Checkpoint) -> SweepEntry:
         """Plan the run of a new or changed checkpoint."""
-        run = run_of_checkpoint(self._config, checkpoint, self.uri)
+        run = entry_of_checkpoint(self._config, checkpoint, self.uri)
         self._put(run)
         if self._watching is not None:
-            self._watching.take(checkpoint)
+            self._watching.mark_taken(checkpoint)
         if run.refused:
             log.warning(f"{run.label}: refused: {run.refused}")
         return run
 
-    def _put(self, run: SweepRun) -> None:
+    def _put(self, run: SweepEntry) -> None:
         """Add ``run``, and remove an earlier run of the same checkpoint. Keep a run of a model that
         the config lists with the same source, since it has its own engine arguments."""
         runs = [old for old in self.runs if old.step is None or old.source != run.source]
@@ -277,7 +278,7 @@ class Sweep:
             return False
         log.info(f"watching {self._options.checkpoints} for new checkpoints")
         while not self._stop:
-            if self._take_new(self._watching):
+            if self._plan_new(self._watching):
                 return True
             if not self._watching.wait_s:
                 self._end_watch(self._watching)
@@ -291,22 +292,22 @@ class Sweep:
         while not self._stop and (remaining_s := until - time.monotonic()) > 0:
             time.sleep(min(remaining_s, LOOK_S))
 
-    def _take_new(self, watching: Watching) -> bool:
+    def _plan_new(self, watching: CheckpointWatch) -> bool:
         """Plan the runs of new checkpoints. Return whether any of them can be evaluated."""
         fine = False
         self._looked_at = time.monotonic()
         before = watching.invalid
         try:
-            checkpoints = watching.look()
+            checkpoints = watching.find_new()
         except UserError as error:
             log.warning(f"cannot list checkpoints now: {error}")
             return False
-        for folder in self._invalid():
+        for folder in self._invalid_runs():
             if folder.source not in before:
                 log.warning(f"{folder.label}: refused: {folder.refused}")
         for checkpoint in checkpoints:
             try:
-                run = self._take(checkpoint)
+                run = self._plan_checkpoint(checkpoint)
             except UserError as error:
                 log.warning(f"step {checkpoint.step} cannot be planned now: {error}")
                 continue
@@ -317,86 +318,89 @@ class Sweep:
                 fine |= run.plan is not None
             except UserError as error:
                 # At the start of the sweep, this is an error. Now the other runs continue.
-                self.runs[-1] = unplanned(checkpoint, refused=str(error))
+                self.runs[-1] = unplanned_entry(checkpoint, refused=str(error))
                 log.warning(f"{run.label}: refused: {error}")
         return fine
 
-    def _end_watch(self, watching: Watching) -> None:
+    def _end_watch(self, watching: CheckpointWatch) -> None:
         """End the watch. Skip checkpoints that are still being written; a later execution of the
         sweep can evaluate them."""
-        for checkpoint in watching.torn():
-            self._take(checkpoint)
-        for checkpoint in watching.unfinished():
+        for checkpoint in watching.list_incomplete():
+            self._plan_checkpoint(checkpoint)
+        for checkpoint in watching.list_unfinished():
             log.warning(f"step {checkpoint.step}: skipped, because it is still being written")
             why = "it was still being written when the watch ended"
-            self._put(unplanned(checkpoint, awaited=why))
+            self._put(unplanned_entry(checkpoint, awaited=why))
         for checkpoint in watching.pending_checkpoints():
-            self._put(unplanned(checkpoint, awaited="it could not be planned"))
+            self._put(unplanned_entry(checkpoint, awaited="it could not be planned"))
         if watching.failed:
             log.warning("the last checkpoints could not be listed; run sweep again")
 
-    def _is_pending(self, run: SweepRun) -> bool:
+    def _is_pending(self, run: SweepEntry) -> bool:
         """Return whether ``run`` must still be evaluated. Raises `UserError`: the store is not
         available."""
         return run.run_id not in self._failed and self._is_unfinished(run)
 
-    def _is_unfinished(self, run: SweepRun) -> bool:
+    def _is_unfinished(self, run: SweepEntry) -> bool:
         if run.plan is None:
             return False
-        return not is_finished(self.store, run.plan, all_rows=self.comparisons.is_whole(run))
+        return not is_finished(
+            self.store, run.plan, all_rows=self.comparisons.is_early_stop_off(run)
+        )
 
-    def _in_order(self) -> list[SweepRun]:
+    def _planned_runs(self) -> list[SweepEntry]:
         """Return the planned runs in training order."""
-        return in_order(run for run in self.runs if run.plan)
+        return sort_by_step(run for run in self.runs if run.plan)
 
     def _give_shares(self, *, keep: bool) -> None:
         """Give new runs a share of the alpha. Raises `UserError`: the store is not available."""
         watched = self._watching is not None
-        self.comparisons.give_shares(self._in_order(), watched=watched, keep=keep)
+        self.comparisons.give_shares(self._planned_runs(), watched=watched, keep=keep)
 
     # Lanes
 
-    def _work_through(self) -> None:
+    def _run_pending(self) -> None:
         """Evaluate the pending runs, and runs of checkpoints that appear in the meantime."""
         self._later.clear()
-        waiting = self._patiently(self.lanes)
+        waiting = self._retry_store(self.lanes)
         while self._running or (waiting and not self._stop):
-            self._stop_in_time()
+            self._stop_at_limit()
             self._start(waiting)
             self._wait()
-            if self._gather():
+            if self._collect_ended():
                 self._note_ledger()
-                waiting = self._again(waiting)
-            if self._has_come():
+                waiting = self._repack_lanes(waiting)
+            if self._poll_folder():
                 # Pack waiting runs again, since new runs may share an engine with them.
-                waiting = self._again([])
+                waiting = self._repack_lanes([])
 
-    def _stop_in_time(self) -> None:
+    def _stop_at_limit(self) -> None:
         """Start no further lanes at the time limit. Running lanes end by themselves."""
         if time.monotonic() > self._rows_end_at and not self._stop:
             log.warning("the time limit is reached; the same command continues the sweep")
             self._stop = True
             self._stop_by = self._lanes_end_at
 
-    def _has_come(self) -> bool:
-        """Call `_take_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
+    def _poll_folder(self) -> bool:
+        """Call `_plan_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
         watching = self._watching
         if watching is None or self._stop:
             return False
-        return time.monotonic() >= self._looked_at + watching.poll_s and self._take_new(watching)
+        return time.monotonic() >= self._looked_at + watching.poll_s and self._plan_new(watching)
 
     def lanes(self, skipped: Collection[str] = ()) -> list[Lane]:
         """Pack the pending runs into lanes, except runs whose ids are in ``skipped``. The lane of a
         reference comes before the lanes of runs that are compared with it."""
         ordered = [
             replace(run, swap_group="") if run.run_id in self._alone else run
-            for run in in_order(self.runs)
+            for run in sort_by_step(self.runs)
             if run.run_id not in skipped and self._is_pending(run)
         ]
         queue, sorted_lanes = lanes(ordered, self.machine, swap=self._options.swap), []
         while queue:
             first = next(
-                (lane for lane in queue if not self.comparisons.awaits(lane, queue)), queue[0]
+                (lane for lane in queue if not self.comparisons.has_reference_in(lane, queue)),
+                queue[0],
             )
             queue.remove(first)
             sorted_lanes.append(first)
@@ -404,41 +408,43 @@ class Sweep:
 
     def _start(self, waiting: list[Lane]) -> None:
         """Start the waiting lanes that fit on the free GPUs, in order. A lane that awaits another
-        lane (`Comparisons.awaits`) starts only if no lane is running."""
+        lane (`Comparisons.has_reference_in`) starts only if no lane is running."""
         for lane in list(waiting):
             tried = any(run.run_id in self._later for run in lane.runs)
             if self._stop or (tried and time.monotonic() < self._not_before):
                 continue
-            if not (devices := self._free(lane)):
+            if not (devices := self._free_gpus(lane)):
                 continue
-            if self._running and self.comparisons.awaits(lane, waiting):
+            if self._running and self.comparisons.has_reference_in(lane, waiting):
                 continue
             waiting.remove(lane)
             several = len(waiting) + len(self._running) > 0
             name = lane.runs[0].label
-            echo = partial(self._pass_on, name) if several and not log.is_json() else None
+            echo = partial(self._print_line, name) if several and not log.is_json() else None
             labels = ", ".join(run.label for run in lane.runs)
             device = f"{lane.gpus} GPU{'s' * (lane.gpus > 1)}" if lane.gpus else "CPU"
             log.info(f"evaluating {labels} on {device}")
             parts = [
                 {
                     "run_id": run.run_id,
-                    "config": resolved(run, lane, self.machine)
+                    "config": resolve_config(run, lane, self.machine)
                     | {"early": self.comparisons.early_of(run)},
                 }
                 for run in lane.runs
             ]
             gpu_ids = devices if lane.gpus and not self.machine.shared else None
-            process = LaneProcess(lane, parts, gpu_ids, echo=echo, room=self._room(lane, waiting))
+            process = LaneProcess(
+                lane, parts, gpu_ids, echo=echo, room=self._lane_fields(lane, waiting)
+            )
             self._running.append(process)
             if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started
 
-    def _pass_on(self, name: str, line: str) -> None:
+    def _print_line(self, name: str, line: str) -> None:
         """Print an output line of a lane at any log level: the lane has filtered its lines."""
         log.error(f"[{name}] {line}")
 
-    def _free(self, lane: Lane) -> list[int]:
+    def _free_gpus(self, lane: Lane) -> list[int]:
         """Return the GPUs for ``lane``, or [] if it cannot start: too few GPUs are free, or a
         running lane uses its endpoint. -1 means that no particular GPU is assigned."""
         if lane.endpoint and lane.endpoint in (process.lane.endpoint for process in self._running):
@@ -456,7 +462,7 @@ class Sweep:
         free = [device for device in range(self.machine.gpus) if device not in busy_devices]
         return free[: lane.gpus]
 
-    def _room(self, lane: Lane, waiting: Sequence[Lane]) -> dict[str, Any]:
+    def _lane_fields(self, lane: Lane, waiting: Sequence[Lane]) -> dict[str, Any]:
         """Return the keys ``shared``, ``gpus`` and ``rows_end_at`` of the lane's spec. ``gpus`` are
         the GPUs that the cluster needs for ``lane`` and the running lanes together."""
         running = [process.lane for process in self._running]
@@ -467,8 +473,8 @@ class Sweep:
         gpus: list[int] = []
         if not self.machine.shared:  # a lane sees only its own GPUs
             return {"shared": False, "gpus": gpus, "rows_end_at": end}
-        node_gpus = largest(self.machine.nodes)
-        for count in (n for peer in (*running, lane) for n in peer.on_nodes):
+        node_gpus = max_node_gpus(self.machine.nodes)
+        for count in (n for peer in (*running, lane) for n in peer.gpu_bundles):
             gpus += [count] if count <= node_gpus else [1] * count  # an engine on several nodes
         return {"shared": True, "gpus": gpus, "rows_end_at": end}
 
@@ -482,19 +488,19 @@ class Sweep:
             for process in self._running:
                 process.signal(signal.SIGKILL)
 
-    def _gather(self) -> bool:
+    def _collect_ended(self) -> bool:
         """Process the results of lanes that have ended. Return whether any lane has ended."""
         processes = [process for process in self._running if process.code is not None]
         for process in processes:
             self._running.remove(process)
             try:
-                self._settle_runs(process)
+                self._settle_lane(process)
             finally:
                 process.close()
         return bool(processes)
 
-    def _settle_runs(self, process: LaneProcess) -> None:
-        """Call `_settle` for the runs of a lane that has ended, with the events of the lane."""
+    def _settle_lane(self, process: LaneProcess) -> None:
+        """Call `_settle_run` for the runs of a lane that has ended, with the events of the lane."""
         events = {event["run_id"]: event for event in process.events()}
         runs = process.lane.runs
         # A lane evaluates one run after another, so it was evaluating the first without an event.
@@ -505,15 +511,15 @@ class Sweep:
             self._longer *= 2
         for run in runs:
             if run is last or run.run_id in events:
-                self._settle(run, events.get(run.run_id, {}), alone=len(runs) == 1)
+                self._settle_run(run, events.get(run.run_id, {}), alone=len(runs) == 1)
 
-    def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
+    def _settle_run(self, run: SweepEntry, event: dict[str, Any], *, alone: bool) -> None:
         """Decide whether ``run`` has failed or must run again, after its lane has ended.
 
         ``event`` is the run's event; ``alone`` tells whether the lane had no other run."""
         if self._stop or event.get("code") == COMPLETE:
             return
-        if not self._patiently(lambda: self._is_pending(run)):
+        if not self._retry_store(lambda: self._is_pending(run)):
             return
         if event.get("out_of_time"):
             self._out_of_time.add(run.run_id)
@@ -540,7 +546,7 @@ class Sweep:
             self._failed[run.run_id] = f"incomplete after {self._attempts[run.run_id]} attempts"
         log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed")
 
-    def _again(self, waiting: list[Lane]) -> list[Lane]:
+    def _repack_lanes(self, waiting: list[Lane]) -> list[Lane]:
         """Return ``waiting``, and new lanes of the pending runs that are in no lane. Runs that were
         out of time get new lanes only if ``waiting`` is empty and enough time is left."""
         if not waiting and time.monotonic() + ANOTHER_LANE_S < self._rows_end_at:
@@ -548,7 +554,7 @@ class Sweep:
         run_ids = self._out_of_time | {run.run_id for lane in waiting for run in lane.runs}
         run_ids |= {run.run_id for process in self._running for run in process.lane.runs}
         run_ids |= {run_id for run_id, why in self._later.items() if len(why) >= LANE_ATTEMPTS}
-        return waiting + self._patiently(lambda: self.lanes(run_ids))
+        return waiting + self._retry_store(lambda: self.lanes(run_ids))
 
     def _ask_to_stop(self, number: int) -> None:
         """Send signal ``number`` to the lanes. After the first signal, they finish their rows in
@@ -572,11 +578,11 @@ class Sweep:
 
     def _write_ledger(self) -> int:
         """Write the ledger; return the exit code. Raises `UserError` and `LeaseLost`."""
-        self._lease.check()
+        self._lease.renew()
         lines: list[CostRecord] = []
-        for run in [*self.runs, *self._invalid()]:
+        for run in [*self.runs, *self._invalid_runs()]:
             line = cost_record(run, self.store, self.any_run.price_per_hour)
-            if line.state == "decided" and self.comparisons.is_whole(run):
+            if line.state == "decided" and self.comparisons.is_early_stop_off(run):
                 line.state = "incomplete"
                 line.note = "rows are pending: --complete selected this run"
             # Another process may have completed the run.
@@ -585,7 +591,7 @@ class Sweep:
             elif line.state not in ("complete", "decided") and run.run_id in self._later:
                 line.note = self._later[run.run_id][-1]
             lines.append(line)
-        lines = with_earlier(self._before, lines, self.store)
+        lines = merge_earlier(self._before, lines, self.store)
         states = {line.state for line in lines}
         lines.sort(key=lambda line: (line.step is not None, line.step or 0))
         self.cost_records = lines

@@ -57,7 +57,7 @@ _OTHER_MARKS = {
 }
 
 
-def without_bom(content: bytes, location: str | Path) -> bytes:
+def strip_bom(content: bytes, location: str | Path) -> bytes:
     """Return the UTF-8 text ``content`` without a byte order mark at its start.
 
     Windows editors write this mark, and Python reads it as a character. Raises `UserError` at

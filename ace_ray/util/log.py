@@ -1,6 +1,6 @@
 """Write the log lines of commands, as text or as JSON.
 
-Text lines go to stdout, or to the console of `printing`. JSON lines go to stderr, one object per
+Text lines go to stdout, or to the console of `use_console`. JSON lines go to stderr, one object per
 line, so that stdout contains only results. Level and format are environment variables, so that
 child processes and the actors of a local Ray use them too. ``ace-ray``'s log options set them."""
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ace_ray.util.sanitizing import print_line, printed
+from ace_ray.util.sanitizing import print_line, sanitize_line
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
@@ -38,7 +38,7 @@ _console: Console | None = None
 
 def _write(level: int, text: str, /, *, on_stderr: bool = False, **fields: Any) -> None:
     """Log a line. JSON lines show ``fields``; text lines show only the field ``traceback``."""
-    _open()
+    _add_handlers()
     console = Console(stderr=True) if on_stderr else _console
     _log.log(level, "%s", text, extra={"fields": fields, "console": console})
 
@@ -53,7 +53,7 @@ complain = partial(_write, logging.ERROR, on_stderr=True)
 
 
 @contextmanager
-def printing(console: Console | None) -> Iterator[None]:
+def use_console(console: Console | None) -> Iterator[None]:
     """Print text lines on ``console`` (None: stdout) in this process until the context ends."""
     global _console
     before, _console = _console, console
@@ -68,7 +68,7 @@ def configure(level: str | None = None, form: str | None = None) -> None:
     for name, value in ((_LEVEL, level), (_FORMAT, form)):
         if value is not None:
             os.environ[name] = value
-    _open()
+    _add_handlers()
     _log.setLevel(_level())
 
 
@@ -81,14 +81,14 @@ def is_json() -> bool:
     return os.environ.get(_FORMAT) == "json"
 
 
-def is_shown(level: int) -> bool:
+def is_enabled(level: int) -> bool:
     return level >= _level()
 
 
 def fail(*texts: str) -> None:
     """Log on stderr why the command fails. At level debug, also log the traceback."""
     prefix = "" if is_json() else "ace-ray: "
-    trace = traceback.format_exc() if sys.exc_info()[0] and is_shown(logging.DEBUG) else ""
+    trace = traceback.format_exc() if sys.exc_info()[0] and is_enabled(logging.DEBUG) else ""
     for number, text in enumerate(texts):
         complain(prefix + text, traceback="" if number else trace)
 
@@ -104,13 +104,13 @@ def common_fields(**fields: Any) -> Iterator[None]:
         _common_fields = before
 
 
-def result(text: str, *, level: str = "info", **fields: Any) -> None:
+def print_result(text: str, *, level: str = "info", **fields: Any) -> None:
     """Print a result on stdout at any log level: ``text``, or a JSON line with ``fields``."""
-    line = _json(time.time(), level, _log.name, text, fields) if is_json() else printed(text)
+    line = _json(time.time(), level, _log.name, text, fields) if is_json() else sanitize_line(text)
     print(line, flush=True)
 
 
-class _Door(logging.Handler):
+class _LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             fields = dict(getattr(record, "fields", {}))
@@ -145,38 +145,38 @@ def _json(at: float, level: str, logger: str, message: str, fields: Mapping[str,
         **fields,
     }
     trace = line.pop("traceback", "")
-    line = {name: _clean(value) for name, value in line.items()}
+    line = {name: _sanitize_field(value) for name, value in line.items()}
     return json.dumps(line | ({"traceback": _clean_trace(trace)} if trace else {}))
 
 
-def _clean(value: Any) -> Any:
+def _sanitize_field(value: Any) -> Any:
     """Return a field as a JSON value, without secrets and control characters."""
     if isinstance(value, Mapping):
-        return {printed(str(key)): _clean(child) for key, child in value.items()}
+        return {sanitize_line(str(key)): _sanitize_field(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(child) for child in value]
+        return [_sanitize_field(child) for child in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value if isinstance(value, int | float | None) else printed(str(value), LONGEST)
+    return value if isinstance(value, int | float | None) else sanitize_line(str(value), LONGEST)
 
 
 def _clean_trace(text: str) -> str:
     """Return the last `LONGEST` characters of a traceback, which contain the exception."""
-    return "\n".join(map(printed, text.rstrip().splitlines()))[-LONGEST:]
+    return "\n".join(map(sanitize_line, text.rstrip().splitlines()))[-LONGEST:]
 
 
 def _level() -> int:
     return logging.getLevelNamesMapping().get(os.environ.get(_LEVEL, "info").upper(), logging.INFO)
 
 
-def _open() -> None:
+def _add_handlers() -> None:
     """Add our handler, unless the calling program has added handlers to the logger ``ace_ray``."""
     if not _log.handlers:
-        _log.addHandler(_Door())
+        _log.addHandler(_LogHandler())
         _log.propagate = False
         _log.setLevel(_level())
     root = logging.getLogger()
-    if is_json() and not any(isinstance(handler, _Door) for handler in root.handlers):
+    if is_json() and not any(isinstance(handler, _LogHandler) for handler in root.handlers):
         # Otherwise Python prints warnings of other packages as text.
-        root.addHandler(_Door())
+        root.addHandler(_LogHandler())
         logging.captureWarnings(True)

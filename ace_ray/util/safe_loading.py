@@ -17,7 +17,7 @@ import yaml
 from pydantic import ValidationError
 
 from ace_ray.errors import UserError
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 # Maximum bytes of a JSON file. A value takes up to about 70 bytes of memory.
 MOST_BYTES = 8 << 20
@@ -34,44 +34,47 @@ SHOWN_VALUES = 20_000
 _MOST_INTEGER = 1 << 64
 
 
-class Unbounded(ValueError):
+class InvalidContent(ValueError):
     """The content is not valid, or exceeds a limit. The message is the reason in a few words."""
 
 
 def json_tree(content: bytes | str) -> Any:
-    """Parse ``content`` as JSON. Lone surrogates become U+FFFD. Raises `Unbounded`."""
-    return plain(json_within(content, MOST_BYTES, MOST_VALUES, _no_constant), finite=True)
+    """Parse ``content`` as JSON. Lone surrogates become U+FFFD. Raises `InvalidContent`."""
+    return to_plain_json(
+        parse_limited_json(content, MOST_BYTES, MOST_VALUES, _refuse_constant), finite=True
+    )
 
 
-def json_within(
+def parse_limited_json(
     content: bytes | str,
     most_bytes: int,
     most_values: int,
     parse_constant: Callable[[str], Any] | None = None,
 ) -> Any:
-    """Parse JSON of at most ``most_bytes`` bytes and ``most_values`` values. Raises `Unbounded`."""
+    """Parse JSON of at most ``most_bytes`` bytes and ``most_values`` values. Raises
+    `InvalidContent`."""
     if len(content) > most_bytes:
-        raise Unbounded(f"is larger than {most_bytes >> 20} MiB")
+        raise InvalidContent(f"is larger than {most_bytes >> 20} MiB")
     try:
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogatepass")
         # Each value except the first follows one of these characters.
         if len(text) > most_values and sum(map(text.count, ",[{")) > most_values:
-            raise Unbounded(f"has more than {most_values} values")
+            raise InvalidContent(f"has more than {most_values} values")
         return json.loads(text.removeprefix("\ufeff"), parse_constant=parse_constant)
-    except Unbounded:
+    except InvalidContent:
         raise
     except RecursionError as error:
-        raise Unbounded(_DEEP) from error
+        raise InvalidContent(_DEEP) from error
     except ValueError as error:
-        raise Unbounded("is not JSON") from error
+        raise InvalidContent("is not JSON") from error
 
 
 def json_of_row(text: str | None) -> Any:
     """Parse a JSON column of a row. Unlike `json_tree`, keep infinite numbers and lone surrogates,
-    since a model may have written them. Raises `Unbounded`."""
+    since a model may have written them. Raises `InvalidContent`."""
     if not isinstance(text, str):
-        raise Unbounded("is not a string")
-    tree = json_within(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
+        raise InvalidContent("is not a string")
+    tree = parse_limited_json(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
     if text.count("[") + text.count("{") > MOST_ROW_DEPTH:
         check_depth(tree, MOST_ROW_DEPTH)
     return tree
@@ -82,7 +85,7 @@ def json_object(content: bytes | str, location: str) -> dict[str, Any]:
     fix = "name an intact run"
     try:
         tree = json_tree(content)
-    except Unbounded as error:
+    except InvalidContent as error:
         raise UserError(str(error), where=location, fix=fix) from error
     if not isinstance(tree, dict):
         raise UserError("is not a JSON object", where=location, fix=fix)
@@ -90,22 +93,22 @@ def json_object(content: bytes | str, location: str) -> dict[str, Any]:
 
 
 def yaml_tree(text: str) -> Any:
-    """Parse ``text`` as YAML or JSON. Raises `Unbounded`."""
+    """Parse ``text`` as YAML or JSON. Raises `InvalidContent`."""
     if text.lstrip()[:1] == "{":
         try:
             return json_tree(text)
-        except Unbounded:
+        except InvalidContent:
             pass  # a YAML mapping may begin with a brace, too; errors of YAML are better
     try:
         # Infinite numbers are allowed here. The fields of a config check them and name the key.
-        return plain(yaml.load(text, _Loader), finite=False)
-    except Unbounded:
+        return to_plain_json(yaml.load(text, _Loader), finite=False)
+    except InvalidContent:
         raise
     except RecursionError as error:
-        raise Unbounded(_DEEP) from error
+        raise InvalidContent(_DEEP) from error
     # PyYAML raises many kinds: a date may be out of range, a key unhashable, a tag may not fit.
     except Exception as error:
-        raise Unbounded(f"is not YAML{_yaml_problem(error)}") from error
+        raise InvalidContent(f"is not YAML{_yaml_problem(error)}") from error
 
 
 def _yaml_problem(error: Exception) -> str:
@@ -130,7 +133,7 @@ class _Loader(yaml.SafeLoader):
         if is_alias:  # an unfinished node contains this alias
             self._repeated_chars += getattr(node, "chars", MOST_VALUES + 1)
             if self._repeated_chars > MOST_VALUES:  # a value has a character or more
-                raise Unbounded(f"repeats more than {MOST_VALUES} characters by aliases")
+                raise InvalidContent(f"repeats more than {MOST_VALUES} characters by aliases")
         else:
             length = node.end_mark.index - node.start_mark.index
             node.chars = length + self._repeated_chars - before
@@ -138,7 +141,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_short_int(self, node: Any) -> Any:
         if len(node.value) > 100:  # in base 60 its value takes quadratic time
-            raise Unbounded("contains a whole number of more than 64 bits")
+            raise InvalidContent("contains a whole number of more than 64 bits")
         return self.construct_yaml_int(node)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
@@ -148,7 +151,7 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 line, name = key.start_mark.line + 1, (key.tag, key.value)
                 if name in first:
-                    raise Unbounded(
+                    raise InvalidContent(
                         f"names {key.value[:80]!r} twice, in line {first[name]} and in line {line}"
                     )
                 first[name] = line
@@ -158,65 +161,65 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_short_int)
 
 
-def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
-    """Convert a parsed ``value`` to plain JSON values. Raises `Unbounded`, also for an infinite
-    number if ``finite`` is true."""
+def to_plain_json(value: Any, *, finite: bool, depth: int = 0) -> Any:
+    """Convert a parsed ``value`` to plain JSON values. Raises `InvalidContent`, also for an
+    infinite number if ``finite`` is true."""
     if depth > MOST_DEPTH:
-        raise Unbounded(_DEEP)
+        raise InvalidContent(_DEEP)
     if isinstance(value, str):
-        return well_formed(value)
+        return replace_surrogates(value)
     if isinstance(value, dict):
         return {
-            well_formed(key) if isinstance(key, str) else key: plain(
+            replace_surrogates(key) if isinstance(key, str) else key: to_plain_json(
                 child, finite=finite, depth=depth + 1
             )
             for key, child in value.items()
         }
     if isinstance(value, list):
-        return [plain(item, finite=finite, depth=depth + 1) for item in value]
+        return [to_plain_json(item, finite=finite, depth=depth + 1) for item in value]
     if finite and isinstance(value, float) and not math.isfinite(value):
-        raise Unbounded("contains a number that is not finite")
+        raise InvalidContent("contains a number that is not finite")
     if isinstance(value, int) and not -_MOST_INTEGER < value < _MOST_INTEGER:
-        raise Unbounded("contains a whole number of more than 64 bits")
+        raise InvalidContent("contains a whole number of more than 64 bits")
     return value
 
 
 def check_depth(value: Any, max_depth: int) -> None:
-    """Raise `Unbounded` if ``value`` is nested deeper than ``max_depth`` levels."""
+    """Raise `InvalidContent` if ``value`` is nested deeper than ``max_depth`` levels."""
     level: list[Any] = [[value]]
     for _ in range(max_depth + 2):
         children = (node.values() if isinstance(node, dict) else node for node in level)
         nodes = chain.from_iterable(children)
         level = [node for node in nodes if isinstance(node, dict | list)]
     if level:
-        raise Unbounded(f"is nested deeper than {max_depth} levels")
+        raise InvalidContent(f"is nested deeper than {max_depth} levels")
 
 
-def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
+def shorten_json(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
     """Shorten a JSON ``value`` to at most ``values`` values, ``chars`` characters in total, and
     `SHOWN_CHARS` characters per string. Notes state how many characters and values are omitted."""
-    return _Room(values, chars).part_of(value)
+    return _DisplayBudget(values, chars).shorten_value(value)
 
 
 @dataclass(slots=True)
-class _Room:
+class _DisplayBudget:
     """The number of values and characters that may still be shown."""
 
     values: int
     chars: int
 
-    def part_of(self, value: Any) -> Any:
+    def shorten_value(self, value: Any) -> Any:
         self.values -= 1
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            items = [self.part_of(item) for item in takewhile(self.is_left, value)]
+            items = [self.shorten_value(item) for item in takewhile(self.has_budget, value)]
             left_out = len(value) - len(items)
             return [*items, f"[{left_out:,} more values]"] if left_out else items
         if isinstance(value, dict):
             pairs = {
-                self.text(key) if isinstance(key, str) else key: self.part_of(item)
-                for key, item in takewhile(self.is_left, value.items())
+                self.text(key) if isinstance(key, str) else key: self.shorten_value(item)
+                for key, item in takewhile(self.has_budget, value.items())
             }
             left_out = len(value) - len(pairs)
             return {**pairs, "...": f"[{left_out:,} more values]"} if left_out else pairs
@@ -230,12 +233,12 @@ class _Room:
         left_out = len(text) - len(head)
         return f"{head} [{left_out:,} more characters]" if left_out else text
 
-    def is_left(self, _: Any) -> bool:
+    def has_budget(self, _: Any) -> bool:
         return self.values > 0 and self.chars > 0
 
 
-def _no_constant(name: str) -> Any:
-    raise Unbounded(f"contains {name}, which is not a JSON number")
+def _refuse_constant(name: str) -> Any:
+    raise InvalidContent(f"contains {name}, which is not a JSON number")
 
 
 _DEEP = f"is nested deeper than {MOST_DEPTH} levels"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ace_ray.util.secrets import masked
+from ace_ray.util.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,7 @@ _LONGEST_CELL = 32_000
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 
-def well_formed(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace lone surrogates by U+FFFD, so that ``text`` can be encoded as UTF-8. Models write
     lone surrogates as JSON escapes."""
     try:
@@ -33,7 +33,7 @@ def well_formed(text: str) -> str:
     return text
 
 
-def cleaned(text: str, longest: int = 2_000) -> str:
+def sanitize_text(text: str, longest: int = 2_000) -> str:
     """Return ``text`` without escape sequences and control characters, except line breaks and tabs.
 
     Characters that are invisible or reorder text become escapes like ``\\u202e``. The result has
@@ -42,7 +42,7 @@ def cleaned(text: str, longest: int = 2_000) -> str:
     left_out = max(0, len(text) - longest)
     # Most texts are printable; this check runs in C.
     if not result.replace("\n", "").isprintable():
-        signs = [*map(_visible, result)]
+        signs = [*map(_escape_hidden, result)]
         fits = bisect_right([*accumulate(map(len, signs))], longest)
         left_out += len(signs) - fits
         result = "".join(signs[:fits])
@@ -50,34 +50,39 @@ def cleaned(text: str, longest: int = 2_000) -> str:
 
 
 def one_line(text: str, longest: int = 200) -> str:
-    """Return the `cleaned` text on one line, with single spaces."""
-    return " ".join(cleaned(text, longest).split())
+    """Return the `sanitize_text` text on one line, with single spaces."""
+    return " ".join(sanitize_text(text, longest).split())
 
 
-def printed(text: str, longest: int = 8_000) -> str:
+def sanitize_line(text: str, longest: int = 8_000) -> str:
     """Return a line for a terminal or a log, without control characters and secrets."""
     # Remove escape sequences first: a sequence before a secret could hide its beginning.
-    return cleaned(masked(_ESCAPES.sub("", text)), longest).replace("\n", " ").replace("\t", " ")
+    return (
+        sanitize_text(mask_secrets(_ESCAPES.sub("", text)), longest)
+        .replace("\n", " ")
+        .replace("\t", " ")
+    )
 
 
 def print_line(console: Console, line: str) -> None:
-    """Print ``line`` after `printed` has cleaned it. It may contain text from models or users."""
-    console.print(printed(line), highlight=False, soft_wrap=True, markup=False, emoji=False)
+    """Print ``line`` after `sanitize_line` has cleaned it. It may contain text from models or
+    users."""
+    console.print(sanitize_line(line), highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def spreadsheet(text: str) -> str:
     """Return ``text`` as a CSV cell. If it looks like a formula, it gets a leading quote."""
-    cell = cleaned(text, _LONGEST_CELL)
+    cell = sanitize_text(text, _LONGEST_CELL)
     return f"'{cell}" if cell.lstrip().startswith(_FORMULA) else cell
 
 
-def _visible(sign: str) -> str:
+def _escape_hidden(sign: str) -> str:
     if unicodedata.category(sign) in _HIDDEN or sign in "\ufffe\uffff":  # the two are not in XML
         return sign if sign in "\n\t" else ascii(sign)[1:-1]
     return sign
 
 
-def few(names: Iterable[str], limit: int = 2) -> str:
+def join_names(names: Iterable[str], limit: int = 2) -> str:
     """Join the first ``limit`` names, followed by the number of the remaining names."""
     names = list(names)
     if len(names) <= limit + 1:

@@ -81,7 +81,7 @@ def secrets_in(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(node, Mapping):
         for key, value in node.items():
             name = str(key)
-            at = f"{path}.{masked(name)}" if path else masked(name)
+            at = f"{path}.{mask_secrets(name)}" if path else mask_secrets(name)
             if value and not isinstance(value, bool) and is_secret_name(name):
                 yield at, "looks like a secret"
             else:
@@ -94,22 +94,22 @@ def secrets_in(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
         assigned = _ASSIGNED.fullmatch(node)
         if _USER.search(node):
             yield path, "the URL contains a user name or a password"
-        elif "://" in node and any(_names_secret(name) for name, _ in _QUERY.findall(node)):
+        elif "://" in node and any(_is_secret_key(name) for name, _ in _QUERY.findall(node)):
             yield path, "the URL contains a key in its query"
-        elif _SHAPES.search(f"{path}: {node}") or (assigned and _masked_value(assigned) != node):
+        elif _SHAPES.search(f"{path}: {node}") or (assigned and _mask_value(assigned) != node):
             yield path, "looks like a secret"
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return ``text`` with `MASK` in place of each part that looks like a secret."""
     text = _USER.sub(f"{MASK}@", text)
-    text = _QUERY.sub(lambda m: f"{m[1]}={MASK}" if _names_secret(m[1]) else m[0], text)
+    text = _QUERY.sub(lambda m: f"{m[1]}={MASK}" if _is_secret_key(m[1]) else m[0], text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
-    text = _ASSIGNED.sub(_masked_value, text)
+    text = _ASSIGNED.sub(_mask_value, text)
     return _SHAPES.sub(MASK, text)
 
 
-def without_key(text: str, key: str | None) -> str:
+def mask_key(text: str, key: str | None) -> str:
     """Return ``text`` with `MASK` in place of each spelling of ``key``: as it is, or with any of
     its characters quoted as in a URL, in JSON or in HTML."""
     spellings = (
@@ -120,12 +120,12 @@ def without_key(text: str, key: str | None) -> str:
     return re.sub("".join(spellings), MASK, text) if key else text
 
 
-def _names_secret(name: str) -> bool:
+def _is_secret_key(name: str) -> bool:
     plain = unquote_plus(name)
     return is_secret_name(plain) or re.sub(r"[^a-z]", "", plain.lower()) in _OF_QUERIES
 
 
-def _masked_value(match: re.Match[str]) -> str:
+def _mask_value(match: re.Match[str]) -> str:
     """Mask the value of an assignment if its name is secret. After a colon, or after a bare name
     such as ``key``, keep a word or short value: ``the key: see below``, ``KEY=VALUE``."""
     name, between, value = match.groups()

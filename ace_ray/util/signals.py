@@ -48,7 +48,7 @@ class Interrupts:
         self._abort: BaseException | None = None
         self._woken_at = 0.0
         self._asked_at = 0.0
-        self._timer = threading.Timer(0.0, self._wake)
+        self._timer = threading.Timer(0.0, self._interrupt_main)
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[int, Any] = {}
 
@@ -74,7 +74,7 @@ class Interrupts:
         """Raise ``error`` in the main thread. Call it from another thread."""
         if self._abort is None:
             self._abort = error
-            self._wake()
+            self._interrupt_main()
 
     def abort_at(self, end: float | None) -> None:
         """Call `abort` at the time ``end`` (`time.monotonic`) unless another call comes
@@ -86,23 +86,23 @@ class Interrupts:
             self._timer.daemon = True
             self._timer.start()
 
-    def remind(self) -> None:
+    def repeat_abort(self) -> None:
         """Raise the error of `abort` again after `REMIND_S`, in case other code has caught it."""
         if self._abort is not None and time.monotonic() - self._woken_at > REMIND_S:
-            self._wake()
+            self._interrupt_main()
 
-    def settle(self) -> None:
+    def raise_pending(self) -> None:
         """Raise the error of `abort`, if any. Call it if the work has ended without this error."""
         error, self._abort = self._abort, None
         if error is not None:
             raise error
 
-    def forget(self) -> None:
+    def cancel_abort(self) -> None:
         """Drop the error of `abort`, so that it is not raised after the work has ended."""
         self._timer.cancel()
         self._abort = None
 
-    def _wake(self) -> None:
+    def _interrupt_main(self) -> None:
         self._woken_at = time.monotonic()
         if self._main:
             # Only a real signal interrupts a main thread that waits.
@@ -120,7 +120,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-def supervised(work: Callable[[], int]) -> int:
+def run_supervised(work: Callable[[], int]) -> int:
     """Run ``work`` in a child process. This function returns in both processes.
 
     In the child it returns the result of ``work``, or raises its exception. In the command's
@@ -150,7 +150,7 @@ def supervised(work: Callable[[], int]) -> int:
             os.close(sink)
         return code
     os.close(sink)
-    return _waited_for(child, source)
+    return _supervise_child(child, source)
 
 
 def die_with(parent: int) -> None:
@@ -161,12 +161,12 @@ def die_with(parent: int) -> None:
             sys.exit(INCOMPLETE)
 
 
-def _waited_for(child: int, source: int) -> int:
-    def pass_on(number: int, frame: object) -> None:
+def _supervise_child(child: int, source: int) -> int:
+    def forward_signal(number: int, frame: object) -> None:
         with suppress(ProcessLookupError):
             os.kill(child, number)
 
-    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    before = {number: signal.signal(number, forward_signal) for number in _PASSED_ON}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     try:
         _, status = os.waitpid(child, 0)

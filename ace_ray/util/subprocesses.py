@@ -76,7 +76,7 @@ def set_limit(kind: int, soft: int, hard: int) -> None:
         _limiting = False
 
 
-def end_with_this_process() -> None:
+def start_watchdog() -> None:
     """Ensure that children which this process starts later end with it, even after SIGKILL.
 
     This process becomes the leader of a process group, which the script ``watchdog.py`` ends. Call
@@ -87,12 +87,12 @@ def end_with_this_process() -> None:
     source, sink = os.pipe()
     sinks = [sink]
 
-    def let_go() -> None:
+    def close_sink() -> None:
         # Close it only once: in a grandchild, its number may belong to another file.
         while sinks:
             os.close(sinks.pop())
 
-    os.register_at_fork(after_in_child=let_go)  # a fork without exec would keep it open
+    os.register_at_fork(after_in_child=close_sink)  # a fork without exec would keep it open
     _watchdogs.append(
         subprocess.Popen(
             [sys.executable, "-I", "-S", _WATCHDOG],

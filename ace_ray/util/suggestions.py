@@ -14,12 +14,12 @@ _LONGEST = 200
 def closest_of(key: str, choices: Iterable[str], cutoff: float = 0.5) -> str | None:
     """Return the most similar name in ``choices``, ignoring case, or None if all are less similar
     than ``cutoff`` (difflib)."""
-    plain = {_folded(name): name for name in sorted(choices)}
-    near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
+    plain = {_normalize_name(name): name for name in sorted(choices)}
+    near = difflib.get_close_matches(_normalize_name(key), plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None
 
 
-def _folded(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Normalize a name for comparisons: ``Multi-turn`` and ``multi_turn`` are equal."""
     return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
 

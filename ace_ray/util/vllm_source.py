@@ -15,7 +15,7 @@ def folder() -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def parsed(path: str) -> ast.Module:
+def parse_source(path: str) -> ast.Module:
     """Parse the file ``path`` of vLLM. Return an empty module if it cannot be read: some versions
     of vLLM do not have the file."""
     vllm = folder()
@@ -29,7 +29,7 @@ def engine_arguments() -> list[str]:
     """Return the names of vLLM's engine arguments; [] if they cannot be read."""
     return [
         item.target.id
-        for node in parsed("engine/arg_utils.py").body
+        for node in parse_source("engine/arg_utils.py").body
         if isinstance(node, ast.ClassDef) and node.name in ("EngineArgs", "AsyncEngineArgs")
         for item in node.body
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
@@ -39,7 +39,7 @@ def engine_arguments() -> list[str]:
 def architectures() -> set[str]:
     """Return the model architectures that vLLM supports; empty if they cannot be read."""
     names: set[str] = set()
-    for node in parsed("model_executor/models/registry.py").body:
+    for node in parse_source("model_executor/models/registry.py").body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             # In tables of models that vLLM no longer supports, values are strings, not tuples.
             pairs = zip(node.value.keys, node.value.values, strict=True)

@@ -27,7 +27,7 @@ _TRACKER = b"multiprocessing.resource_tracker"
 _POLL_S = 0.02
 
 
-def wait() -> None:
+def wait_for_close() -> None:
     """Wait until stdin is closed. Ignore SIGHUP, SIGINT and SIGTERM."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -40,13 +40,13 @@ def end_group() -> None:
     usually exit when the processes that use them have ended."""
     try:
         until = time.monotonic() + TRACKERS_S
-        while _end_others() and time.monotonic() < until:
+        while _kill_others() and time.monotonic() < until:
             time.sleep(_POLL_S)
     finally:
         os.killpg(0, signal.SIGKILL)
 
 
-def _end_others() -> bool:
+def _kill_others() -> bool:
     """Kill the other processes of the group except resource trackers. Return whether any other
     process, including trackers, was running."""
     mine, has_others = _command("self"), False
@@ -82,5 +82,5 @@ def _command(process: str) -> bytes:
 
 if __name__ == "__main__":
     os.fork()
-    wait()
+    wait_for_close()
     end_group()

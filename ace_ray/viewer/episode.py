@@ -10,7 +10,13 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.transcript import Step, Tool, tools_of
 from ace_ray.storage.rows import messages_of, metrics_of, state_of
-from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, Unbounded, json_of_row, shortened
+from ace_ray.util.safe_loading import (
+    SHOWN_CHARS,
+    SHOWN_VALUES,
+    InvalidContent,
+    json_of_row,
+    shorten_json,
+)
 from ace_ray.util.sanitizing import one_line
 
 KEYS = ("benchmark", "category", "language", "id")
@@ -75,7 +81,7 @@ def _changes(key_path: tuple[str | int, ...], before: Any, after: Any) -> Iterat
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EpisodeView:
-    """One row to show. Long values are `shortened`.
+    """One row to show. Long values are `shorten_json`.
 
     ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``tools``: tools that the
     chat template offered, None if the messages contain them. ``gold``: gold answer in a 1-tuple,
@@ -152,11 +158,11 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
     messages, state = messages_of(row), state_of(row)
     states = benchmark.sandbox_states(state)
     changed = [] if states is None else list(islice(_changes((), *states), MOST_CHANGES))
-    short_messages = [m for m in shortened(messages, _EPISODE_CHARS) if isinstance(m, Mapping)]
-    short_state = shortened(state, _EPISODE_CHARS)
+    short_messages = [m for m in shorten_json(messages, _EPISODE_CHARS) if isinstance(m, Mapping)]
+    short_state = shorten_json(state, _EPISODE_CHARS)
     if isinstance(state, dict) and len(state) <= _MOST_PARTS:
         # Separately, so that one large part does not hide the others.
-        short_state = {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
+        short_state = {name: shorten_json(part, _EPISODE_CHARS) for name, part in state.items()}
     steps = benchmark.transcript(short_messages, short_state)
     for name, raw, value in (("messages", messages, short_messages), ("state", state, short_state)):
         if value != raw:
@@ -167,38 +173,38 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
         row_id=row["row_id"],
         key={name: row[name] or "" for name in KEYS},
         status=row["status"],
-        error=shortened(why),
+        error=shorten_json(why),
         verdicts={
             rules: {
                 "valid": row[f"{rules}_valid"],
-                "error_type": shortened(row[f"{rules}_error_type"] or ""),
-                "error": shortened(row[f"{rules}_error"] or ""),
+                "error_type": shorten_json(row[f"{rules}_error_type"] or ""),
+                "error": shorten_json(row[f"{rules}_error"] or ""),
                 "metrics": _metrics(row[f"{rules}_metrics"]),
             }
             for rules in benchmark.rule_sets
             if row.get(f"{rules}_valid") is not None
         },
         steps=steps,
-        tools=tools_of(_json(row["tools"])),
-        gold=None if row["gold"] is None else (_json(row["gold"]),),
-        states=None if states is None else (shortened(states[0]), shortened(states[1])),
-        changed=_shortened_changes(changed),
+        tools=tools_of(_parse_json(row["tools"])),
+        gold=None if row["gold"] is None else (_parse_json(row["gold"]),),
+        states=None if states is None else (shorten_json(states[0]), shorten_json(states[1])),
+        changed=_shorten_changes(changed),
         state=short_state,
-        endpoint=_json(row["endpoint"]),
-        facts={name: shortened(row[name]) for name in FACTS},
+        endpoint=_parse_json(row["endpoint"]),
+        facts={name: shorten_json(row[name]) for name in FACTS},
     )
 
 
-def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
+def _shorten_changes(changed: Sequence[Change]) -> list[Change]:
     """Shorten all changes, so that together they are not larger than one shortened value."""
     shares = len(changed) or 1
     share = {"chars": SHOWN_CHARS // shares, "values": SHOWN_VALUES // shares}
     return [
         Change(
-            tuple(shortened(part, **share) for part in change.key_path),
+            tuple(shorten_json(part, **share) for part in change.key_path),
             change.kind,
-            shortened(change.before, **share),
-            shortened(change.after, **share),
+            shorten_json(change.before, **share),
+            shorten_json(change.after, **share),
         )
         for change in changed
     ]
@@ -206,14 +212,14 @@ def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
 
 def _metrics(text: str | None) -> dict[str, float]:
     metrics = islice(metrics_of(text).items(), SHOWN_VALUES // MOST_CHANGES)
-    return {shortened(name): value for name, value in metrics}
+    return {shorten_json(name): value for name, value in metrics}
 
 
-def _json(text: str | None) -> Any:
+def _parse_json(text: str | None) -> Any:
     """Parse and shorten the value of a JSON column. Text that is not JSON is only shortened."""
     if text is None:
         return None
     try:
-        return shortened(json_of_row(text))
-    except Unbounded:
-        return shortened(text)
+        return shorten_json(json_of_row(text))
+    except InvalidContent:
+        return shorten_json(text)

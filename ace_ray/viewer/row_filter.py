@@ -33,7 +33,7 @@ def episodes(run: StoredRun, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]
         for texts in sorted(group, key=lambda texts: indices[texts["row_id"]]):
             yield episode_view(texts, classes[rows[indices[texts["row_id"]]].benchmark])
 
-    for texts in run.stored(rows, [*COLUMNS, *verdict_names(run.manifest.all_rule_sets)]):
+    for texts in run.read_columns(rows, [*COLUMNS, *verdict_names(run.manifest.all_rule_sets)]):
         group.append(texts)
         chars += sum(len(value) for value in texts.values() if isinstance(value, str))
         if chars > MOST_HELD:
@@ -86,7 +86,7 @@ class Filter:
                     fix=f"name one of {', '.join(sorted(values))}",
                 )
 
-    def takes(self, row: ResultRow, rules: str) -> bool:
+    def is_match(self, row: ResultRow, rules: str) -> bool:
         """Return whether ``row`` matches. ``rules``: rule set of the verdict to compare."""
         names = (*KEYS[:3], "status")
         if any(getattr(self, name) not in ("", getattr(row, name)) for name in names):
@@ -111,7 +111,7 @@ def select(run: StoredRun, query: Filter, base: StoredRun | None = None) -> list
     rows = []
     for row in run.rows:
         rules = query.rules or run.manifest.rule_sets_of(row.benchmark)[0]
-        if query.takes(row, rules) and (theirs is None or is_changed(row, theirs, rules)):
+        if query.is_match(row, rules) and (theirs is None or is_changed(row, theirs, rules)):
             rows.append(row)
     return sorted(rows, key=entry_order)
 

@@ -27,7 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ace_ray.errors import UserError
-from ace_ray.reports.excerpts import excerpt, pretty, visible
+from ace_ray.reports.excerpts import excerpt, mark_hidden, to_json
 from ace_ray.reports.explain import CAUSES
 from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.reports.html.page import environment
@@ -94,7 +94,7 @@ def listener_at(port: int | None) -> socket.socket:
 
 def application(runs: Sequence[RunTable], token: str) -> Starlette:
     """Build the web application that shows ``runs``. Requests need the ``token``."""
-    site = _Site(runs)
+    site = _PageHandlers(runs)
     return Starlette(
         routes=[
             Route("/", site.home),
@@ -106,13 +106,13 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
         ],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
-            Middleware(_TokenRequired, token=token),
+            Middleware(_TokenMiddleware, token=token),
         ],
-        exception_handlers={404: _refused, UserError: _refused},
+        exception_handlers={404: _error_response, UserError: _error_response},
     )
 
 
-class _TokenRequired:
+class _TokenMiddleware:
     """Middleware that refuses requests without the token in the URL or in a cookie.
 
     A request with the token in its URL gets a cookie, and a redirect to the URL without it."""
@@ -127,7 +127,7 @@ class _TokenRequired:
             # Browsers share cookies between ports, so servers on other ports need other names.
             cookie = f"ace_ray_view_{scope['server'][1]}"
             if self._is_right(request.query_params.get(TOKEN, "")):
-                answer = self._admitted(request, cookie)
+                answer = self._cookie_redirect(request, cookie)
             elif not self._is_right(request.cookies.get(cookie, "")):
                 answer = _page("error.html.j2", status=403, title="Not shown", error=_NO_TOKEN)
         await answer(scope, receive, send)
@@ -135,7 +135,7 @@ class _TokenRequired:
     def _is_right(self, token: str) -> bool:
         return secrets.compare_digest(token.encode(), self._token.encode())
 
-    def _admitted(self, request: Request, cookie: str) -> Response:
+    def _cookie_redirect(self, request: Request, cookie: str) -> Response:
         pairs = [pair for pair in request.query_params.multi_items() if pair[0] != TOKEN]
         # Keep a single leading slash: a URL that begins with two slashes names another host.
         path = f"/{request.scope['raw_path'].decode('ascii', 'replace').lstrip('/')}"
@@ -149,7 +149,7 @@ class _NotFound(UserError):
     """The requested page does not exist."""
 
 
-class _Site:
+class _PageHandlers:
     """Handlers of the pages. They are not asynchronous, so Starlette runs them in threads."""
 
     def __init__(self, runs: Sequence[RunTable]) -> None:
@@ -175,7 +175,7 @@ class _Site:
     def rows(self, request: Request) -> Response:
         name, run = self._run(request)
         params = request.query_params
-        query, against = Query.of(params), self._base_name(name, params.get("against", ""))
+        query, against = Query.from_params(params), self._base_name(name, params.get("against", ""))
         base = self._runs.get(against)
         rows = run.select(query, base)
         pages = max(1, -(-len(rows) // PAGE_ROWS))
@@ -227,12 +227,12 @@ class _Site:
             base = self._runs[beside]
             base_row = base.by_key.get(key_of(row))
             sides.append({"name": beside, "row": base_row and row_view(base.episode(base_row))})
-        link = _Links(name, Query.of(params), against)
+        link = _Links(name, Query.from_params(params), against)
         return _page(
             "row.html.j2",
             title=row.id,
             back=link.rows(),
-            turn=self._turn(run, link, row, pair=beside is not None),
+            turn=self._row_links(run, link, row, pair=beside is not None),
             sides=sides,
             pairs=[
                 (run_name, _Links(name, link.query, run_name).row(row.row_id, pair=True))
@@ -241,7 +241,9 @@ class _Site:
             ],
         )
 
-    def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
+    def _row_links(
+        self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool
+    ) -> dict[str, str]:
         """Return links to the previous and next row in the list, and the position of ``row``."""
         row_ids = [r.row_id for r in run.select(link.query, self._runs.get(link.against))]
         if row.row_id not in row_ids:
@@ -305,9 +307,9 @@ def _page_number(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else 1
 
 
-def words(text: str) -> dict[str, Any]:
+def text_view(text: str) -> dict[str, Any]:
     """Return a string to show. ``start``: if it is folded, its beginning as one line; else ""."""
-    start = visible(" ".join(text[:_START].split())) if len(text) > FOLDED else ""
+    start = mark_hidden(" ".join(text[:_START].split())) if len(text) > FOLDED else ""
     return {"text": excerpt(text, SHOWN_CHARS), "length": len(text), "start": start}
 
 
@@ -326,7 +328,7 @@ def render(template: str, view: Mapping[str, Any]) -> str:
 @cache
 def _environment() -> Environment:
     env = environment("ace_ray.viewer", "pages")
-    env.filters |= {"words": words, "pretty": pretty, "outcome": outcome}
+    env.filters |= {"words": text_view, "pretty": to_json, "outcome": outcome}
     env.globals["most_changes"] = MOST_CHANGES
     return env
 
@@ -344,7 +346,7 @@ def _asset(request: Request) -> Response:
     return Response(content, media_type=_ASSETS[name], headers=_HEADERS)
 
 
-def _refused(request: Request, error: Exception) -> Response:
+def _error_response(request: Request, error: Exception) -> Response:
     if not isinstance(error, UserError):
         return _page("error.html.j2", status=404, title="Not found", error="there is no such page")
     status = 404 if isinstance(error, _NotFound) else 500

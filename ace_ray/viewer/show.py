@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 
 from ace_ray.benchmarks.transcript import Tool
-from ace_ray.reports.excerpts import pretty
+from ace_ray.reports.excerpts import to_json
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util.safe_loading import SHOWN_CHARS
-from ace_ray.util.sanitizing import cleaned, one_line
+from ace_ray.util.sanitizing import one_line, sanitize_text
 from ace_ray.viewer.episode import MOST_CHANGES, Change, EpisodeView
 from ace_ray.viewer.row_filter import Filter, episodes, outcome, select_known
 
@@ -40,13 +40,13 @@ def show(
             else:
                 print(*([""] if number else []), *row_lines(view), sep="\n")
     else:
-        for line in listed(run, rows, query.rules, base, limit):
+        for line in list_lines(run, rows, query.rules, base, limit):
             print(line)
     if limit and len(rows) > limit and not as_json:
         print(f"{len(rows) - limit} more; --limit 0 shows all")
 
 
-def listed(
+def list_lines(
     run: StoredRun, rows: Sequence[ResultRow], rules: str, base: StoredRun | None, limit: int
 ) -> Iterator[str]:
     """Yield the number of rows, and for each row its id, outcomes and the start of its answer."""
@@ -60,7 +60,7 @@ def listed(
         several = f" #{row.sample}" if row.sample else ""
         start = f"{row.id}{several}  {' / '.join(outcomes)}"
         answer = one_line(_answer(view), 2 * WIDTH)
-        yield f"{cleaned(start)}\n    {answer[: WIDTH - 4]}"
+        yield f"{sanitize_text(start)}\n    {answer[: WIDTH - 4]}"
 
 
 def _answer(view: EpisodeView) -> str:
@@ -84,10 +84,10 @@ def row_lines(view: EpisodeView) -> Iterator[str]:
         result = "right" if verdict["valid"] else f"wrong  {verdict['error_type']}"
         yield _line(f"{rules}: {result}")
         if verdict["error"]:
-            yield from _indented(verdict["error"])
+            yield from _indent_lines(verdict["error"])
         if verdict["metrics"]:
             numbers = (f"{name} {value:.4g}" for name, value in verdict["metrics"].items())
-            yield from _indented(", ".join(numbers))
+            yield from _indent_lines(", ".join(numbers))
     tools = list(_tools(view.tools))
     for step in view.steps:
         if step.role == "assistant":  # tools are shown after the prompt
@@ -95,44 +95,44 @@ def row_lines(view: EpisodeView) -> Iterator[str]:
             tools = []
         seconds = step.facts.get("seconds")
         more = f"{seconds:.1f} s" if isinstance(seconds, int | float) else ""
-        yield from _titled(step.role, more)
+        yield from _title_lines(step.role, more)
         if step.reasoning:
             yield "  reasoning:"
-            yield from _indented(step.reasoning)
+            yield from _indent_lines(step.reasoning)
         if step.text:
             yield from _block(step.text)
         for call in step.calls:
             yield from _block(f"call {call.name}{': ' if call.arguments else ''}{call.arguments}")
             if call.observation is not None:
-                yield from _indented(f"-> {call.observation}")
+                yield from _indent_lines(f"-> {call.observation}")
             if call.error:
-                yield from _indented(f"failed: {call.error}")
+                yield from _indent_lines(f"failed: {call.error}")
         if step.written:
             yield "  as written:"
-            yield from _indented(step.written)
+            yield from _indent_lines(step.written)
     yield from tools
     if view.gold is not None:
-        yield from _titled("gold")
-        yield from _block(pretty(view.gold[0]))
+        yield from _title_lines("gold")
+        yield from _block(to_json(view.gold[0]))
     if view.states is not None:
-        yield from _titled("state before")
-        yield from _block(pretty(view.states[0]))
-        yield from _titled("state after: changes")
+        yield from _title_lines("state before")
+        yield from _block(to_json(view.states[0]))
+        yield from _title_lines("state after: changes")
         yield from _changes(view.changed)
     elif view.state is not None:
-        yield from _titled("state")
-        yield from _block(pretty(view.state))
+        yield from _title_lines("state")
+        yield from _block(to_json(view.state))
 
 
 def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:
     if tools is None:
         return
-    yield from _titled("tools offered", str(len(tools)))
+    yield from _title_lines("tools offered", str(len(tools)))
     for tool in tools:
         since = f" (from answer {tool.since})" if tool.since != 1 else ""
         yield from _block(f"{tool.name}{since}: {tool.description}")
         if tool.schema is not None:
-            yield from _indented(json.dumps(tool.schema, ensure_ascii=False))
+            yield from _indent_lines(json.dumps(tool.schema, ensure_ascii=False))
 
 
 def _changes(changed: Sequence[Change]) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _changes(changed: Sequence[Change]) -> Iterator[str]:
         yield "  further changes are not shown"
 
 
-def _titled(title: str, more: str = "") -> Iterator[str]:
+def _title_lines(title: str, more: str = "") -> Iterator[str]:
     yield ""
     start = f"-- {one_line(title, 60)}{', ' if more else ''}{more} "
     yield start + "-" * max(0, WIDTH - len(start))
@@ -156,13 +156,13 @@ def _block(text: str) -> Iterator[str]:
     return (f"  {line}" for line in _lines(text))
 
 
-def _indented(text: str) -> Iterator[str]:
+def _indent_lines(text: str) -> Iterator[str]:
     return (f"    {line}" for line in _lines(text))
 
 
 def _lines(text: str) -> list[str]:
     """Return the lines of the first `SHOWN_CHARS` characters, without control characters."""
-    return cleaned(text, SHOWN_CHARS).split("\n")
+    return sanitize_text(text, SHOWN_CHARS).split("\n")
 
 
 def _line(text: str) -> str:

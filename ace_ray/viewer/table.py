@@ -20,7 +20,7 @@ from ace_ray.errors import UserError
 from ace_ray.reports.explain import explain
 from ace_ray.reports.sweeps import run_folders
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.parts import ignored_lines, part_names, read_part
+from ace_ray.storage.parts import ignored_warnings, part_names, read_part
 from ace_ray.storage.rows import result_columns, rule_sets_in
 from ace_ray.storage.stored import SUCCESS, versions_line
 from ace_ray.storage.stored_run import StoredRun
@@ -67,7 +67,7 @@ class Query(Filter):
     text: str = ""
 
     @classmethod
-    def of(cls, params: Mapping[str, str]) -> Query:
+    def from_params(cls, params: Mapping[str, str]) -> Query:
         values: dict[str, Any] = {name: params.get(name, "") for name in _IN_URL}
         return cls(**values)
 
@@ -147,7 +147,7 @@ class RunTable:
         """Return the rows that match ``query``, in the order of their entries. Raises `UserError`:
         texts cannot be read."""
         rules = self.rules_of(query.rules)
-        rows = [row for row in self.rows if query.takes(row, rules)]
+        rows = [row for row in self.rows if query.is_match(row, rules)]
         if query.verdict in (RIGHT, WRONG):
             rows = [row for row in rows if is_right(row, rules) is (query.verdict == RIGHT)]
         if query.verdict == NOT_SCORED:
@@ -159,7 +159,7 @@ class RunTable:
             causes = self._causes(base) if base is not None else {}
             rows = [row for row in rows if causes.get(key_of(row)) == query.cause]
         if query.text:
-            rows = self._holding(query.text, rows)
+            rows = self._search_rows(query.text, rows)
         return rows
 
     def _causes(self, base: RunTable) -> Mapping[tuple[object, ...], str]:
@@ -189,19 +189,19 @@ class RunTable:
     def _notes(self) -> Iterator[str]:
         """Yield notes on the numbers of the run: limits, mixed versions and unreadable parts."""
         manifest = self.run.manifest
-        limits = (manifest.restriction(name).words for name in manifest.identity.benchmarks)
+        limits = (manifest.restriction(name).description for name in manifest.identity.benchmarks)
         for words in dict.fromkeys(filter(None, limits)):
             yield f"limited to {words}: a sample of the benchmark, not its score"
         if mixed := versions_line(manifest.mixed_versions):
             yield mixed
-        yield from ignored_lines(self.run.ledger)
+        yield from ignored_warnings(self.run.ledger)
 
     def episode(self, row: ResultRow) -> EpisodeView:
         """Read a complete row. Raises `UserError`: it cannot be read."""
         (view,) = episodes(self.run, [row])
         return view
 
-    def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
+    def _search_rows(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
         """Return the ``rows`` that contain ``text``, ignoring case. Only parts that contain some
         of the ``rows`` are read."""
         if self._searched[0] != text:
@@ -210,11 +210,11 @@ class RunTable:
         columns = ["row_id", *SEARCHED, *(f"{rules}_error" for rules in self.rule_sets)]
         for table in self.run.tables([row for row in rows if row.row_id not in holds], columns):
             ids = table.column("row_id").to_pylist()
-            holds |= zip(ids, _holds(table.drop_columns("row_id"), text), strict=True)
+            holds |= zip(ids, _text_matches(table.drop_columns("row_id"), text), strict=True)
         return [row for row in rows if holds.get(row.row_id)]
 
 
-def _holds(table: pa.Table, text: str) -> list[bool]:
+def _text_matches(table: pa.Table, text: str) -> list[bool]:
     """Return for each row whether a column contains ``text``."""
     holds = np.zeros(table.num_rows, bool)
     # Also search for the escaped form, since columns with JSON escape quotes and line breaks.

@@ -14,7 +14,7 @@ import pytest
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.registry import benchmark_class, class_of, installed, make_benchmark
+from ace_ray.benchmarks.registry import benchmark_class, class_of, list_classes, make_benchmark
 from ace_ray.benchmarks.validation import check_episode
 from ace_ray.config.schema import RunConfig, Section
 from ace_ray.errors import UserError
@@ -234,7 +234,7 @@ POINTS = "[ace_ray.benchmarks]\nmine = classes:Mine\nbroken = broken:Mine\n"
 def test_benchmarks_of_installed_packages_are_offered(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [name for name, _ in installed()]
+    names = [name for name, _ in list_classes()]
     assert names == ["acebench", "bfcl", "stabletoolbench", "stabletoolbench_judge", "tau2"]
     Path(write().partition(":")[0]).rename(tmp_path / "classes.py")
     (tmp_path / "broken.py").write_text("import no_such_package\n")

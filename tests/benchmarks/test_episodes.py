@@ -11,7 +11,7 @@ import pytest
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.benchmarks.transcript import Call, Step, of_messages
+from ace_ray.benchmarks.transcript import Call, Step, steps_of
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.models.fake import FakeEngine
 from ace_ray.sandbox.protocol import LocalSession
@@ -105,7 +105,7 @@ def call(name: str, arguments: str, **more: str) -> dict[str, Any]:
 
 def test_a_tool_answers_the_call_that_it_names() -> None:
     calls = [call("a", "{}", id="c1"), call("b", '{"x": 1}', id="c2")]
-    steps = of_messages(
+    steps = steps_of(
         [
             {"role": "user", "content": "two of them"},
             {
@@ -135,7 +135,7 @@ def test_a_tool_answers_the_call_that_it_names() -> None:
 
 def test_messages_of_any_shape_are_steps() -> None:
     odd = [None, {"function": None}, {"id": 3}, {}]
-    steps = of_messages(
+    steps = steps_of(
         [
             {},
             {"role": 1, "content": {"a": [1]}},

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ace_ray.benchmarks
-from ace_ray.benchmarks.external_outputs import Entries, Output, each_once, read_json_lines
+from ace_ray.benchmarks.external_outputs import Entries, Output, read_json_lines, unique_outputs
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
@@ -23,7 +23,7 @@ def entry(entry_id: str, category: str = "sums", language: str = "en") -> Entry:
 
 
 ALL = [entry("1"), entry("2"), entry("1", "products"), entry("3"), entry("3", language="zh")]
-ENTRIES = Entries.among(ALL)
+ENTRIES = Entries.from_entries(ALL)
 
 
 def write(path: Path, rows: Sequence[Any]) -> Path:
@@ -33,7 +33,7 @@ def write(path: Path, rows: Sequence[Any]) -> Path:
 
 
 def outputs(path: Path, entries: Entries = ENTRIES) -> list[Output]:
-    return list(each_once(read_json_lines(path, entries), path))
+    return list(unique_outputs(read_json_lines(path, entries), path))
 
 
 def test_an_id_names_its_entry_where_it_is_the_only_one(tmp_path: Path) -> None:

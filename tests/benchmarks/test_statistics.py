@@ -10,7 +10,7 @@ import pytest
 
 from ace_ray.benchmarks.aggregates import Aggregate, Column, aggregates
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.diagnosis import Answers, answer_texts, diagnose, second_reading, texts_of
+from ace_ray.benchmarks.diagnosis import Answers, answer_texts, diagnose, second_reader, texts_of
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.types import SCORE, Entry, Episode, ResultRow, Verdict
@@ -165,7 +165,7 @@ def reply(text: str) -> dict[str, Any]:
 
 def read(output: str, **more: Any) -> str | None:
     toy = Toy()
-    return second_reading(toy, toy.dataset()[0], Episode(output=output, **more))
+    return second_reader(toy, toy.dataset()[0], Episode(output=output, **more))
 
 
 def test_unread_calls_are_counted_under_the_most_frequent_reader() -> None:

@@ -19,9 +19,9 @@ from ace_ray.early_stopping.betting import (
     confidence_sequence,
     decide,
     draws_to_decide,
-    rejected_at,
+    draws_to_reject,
 )
-from ace_ray.early_stopping.units import drawn_order, order_of, value_of
+from ace_ray.early_stopping.units import order_of, value_of, weighted_order
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, Verdict
 from tests.benchmarks.scored_row import scored_row
@@ -49,7 +49,9 @@ def test_a_true_null_is_rejected_as_often_as_alpha_says() -> None:
     wrong = 0
     for _ in range(2_000):
         order = np.argsort(rng.exponential(size=300) / weights)
-        wrong += bool(np.isfinite(rejected_at(draws(values[order], weights[order]), truth, alpha)))
+        wrong += bool(
+            np.isfinite(draws_to_reject(draws(values[order], weights[order]), truth, alpha))
+        )
     # 2,000 * 0.1 with six standard deviations.
     assert wrong <= 2_000 * alpha + 6 * np.sqrt(2_000 * alpha * (1 - alpha))
 
@@ -63,7 +65,7 @@ def test_all_units_tell_the_difference_exactly() -> None:
     assert low < truth < high
     exact = pytest.approx((truth, truth), abs=1e-12)
     assert confidence_sequence(draws(values, weights), 0.05) == exact
-    assert np.isfinite(rejected_at(draws(values, weights), truth - 1e-6, 1e-9))
+    assert np.isfinite(draws_to_reject(draws(values, weights), truth - 1e-6, 1e-9))
 
 
 @pytest.mark.parametrize(
@@ -108,16 +110,16 @@ def test_unsettled_units_keep_both_sides_open() -> None:
 def test_the_order_depends_on_names_and_weights_only() -> None:
     names = [f"u{i}" for i in range(200)]
     weights = [float(i % 4) for i in range(200)]
-    order = drawn_order(names, weights)
+    order = weighted_order(names, weights)
     assert sorted(order) == list(range(200))
     positions = np.argsort(order)
     means = [positions[weight::4].mean() for weight in range(4)]
     assert means[3] < means[1] < means[0] == 174.5, "units without weight come last"
     shuffled = np.random.default_rng(0).permutation(200)
-    again = drawn_order([names[i] for i in shuffled], [weights[i] for i in shuffled])
+    again = weighted_order([names[i] for i in shuffled], [weights[i] for i in shuffled])
     assert [names[i] for i in order] == [names[shuffled[i]] for i in again]
     # Without the others, the first fifty keep their order.
-    assert list(drawn_order(names[:50], weights[:50])) == [i for i in order if i < 50]
+    assert list(weighted_order(names[:50], weights[:50])) == [i for i in order if i < 50]
 
 
 class Simple(Benchmark):

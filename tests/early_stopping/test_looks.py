@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.config.schema import load_config
-from ace_ray.early_stopping.looks import EarlyLooks, Headline, decide_again
+from ace_ray.early_stopping.looks import EarlyStopper, Headline, update_decision
 from ace_ray.errors import UserError
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.manifest import make_manifest
@@ -72,7 +72,7 @@ class Pair:
         self.plan = planned(config_file, benchmarks=[ASKED], limit=None, early=early)
         for stored in (self.run, self.reference):
             stored.store.put("run.json", as_json(make_manifest(self.plan, {})))
-        self.looks = EarlyLooks(self.plan, self.run.store)
+        self.looks = EarlyStopper(self.plan, self.run.store)
         assert self.plan.drawn is not None
         units = self.plan.drawn.orders["acebench"].units
         self.order = [unit.items[0].entries[0] for unit in units]
@@ -109,11 +109,11 @@ def test_row_without_a_verdict_may_be_right_or_wrong(pair: Pair) -> None:
     state = pair.looks.comparison.state(headline)
     assert state["low"] == pytest.approx(0.0, abs=1e-3)
     assert state["high"] == pytest.approx(0.25, abs=1e-3)
-    assert not pair.looks.comparison.decided
+    assert not pair.looks.comparison.is_fully_decided
     # A later command gives the verdict, which decides with the same number of units.
     pair.run.put(good[0])
     assert sorted(pair.headline().differences)[-1] == (1.0, 1.0)
-    assert pair.looks.comparison.decided
+    assert pair.looks.comparison.is_fully_decided
     state = pair.looks.comparison.state(headline)
     assert (state["units"], state["rows"], state["outcome"]) == (4, 4, "better")
     assert state["difference"] == pytest.approx(0.25, abs=1e-3)
@@ -127,12 +127,12 @@ def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
     headline = {"outcome": "worse", "decided_at_units": 2, "units": 4}
     decided = {"decided": True, "stopped": True, "headlines": {"acebench/official": headline}}
     pair.reference.store.put("summary.json", as_json({"early": decided}))
-    for looks in (EarlyLooks(pair.plan, pair.run.store), pair.looks):
+    for looks in (EarlyStopper(pair.plan, pair.run.store), pair.looks):
         looks.look(at_once=True)
         assert len(looks.comparison.headlines[0].differences) == 2
     # Completed later, all of it counts.
     pair.reference.store.put("_SUCCESS", b"")
-    pair.looks = EarlyLooks(pair.plan, pair.run.store)
+    pair.looks = EarlyStopper(pair.plan, pair.run.store)
     assert len(pair.headline().differences) == 4
 
 
@@ -152,24 +152,26 @@ def test_run_of_other_rows_is_no_reference(
     reference.put("run.json", as_json(make_manifest(planned(config_file), {})))
     early = {"reference": reference.root, "min_rows": 1}
     store = LocalStore(str(tmp_path / "own"))
-    EarlyLooks(planned(config_file, early=early), store).check(must_exist=True)
+    EarlyStopper(planned(config_file, early=early), store).check_reference(must_exist=True)
     # Runs may differ in their seeds.
     reseeded = planned(config_file, early=early, sampling={"seed": 3})
-    EarlyLooks(reseeded, store).check(must_exist=True)
+    EarlyStopper(reseeded, store).check_reference(must_exist=True)
     with pytest.raises(UserError, match=message):
-        EarlyLooks(planned(config_file, early=early, **changes), store).check(must_exist=True)
+        EarlyStopper(planned(config_file, early=early, **changes), store).check_reference(
+            must_exist=True
+        )
 
 
 def test_rules_and_order_may_not_change_after_a_look(
     pair: Pair, config_file: Callable[..., Path]
 ) -> None:
     pair.looks.check_rules()  # before the first look
-    pair.looks.note()
+    pair.looks.record_look()
     pair.looks.check_rules()
     early = {"reference": pair.reference.store.root, "min_rows": 1, "margin": 1.0}
     plan = planned(config_file, benchmarks=[ASKED], limit=None, early=early)
     with pytest.raises(UserError, match=r"early\.margin = 0\.0, but the config has 1\.0"):
-        EarlyLooks(plan, pair.run.store).check_rules()
+        EarlyStopper(plan, pair.run.store).check_rules()
     tree = json.loads(pair.run.store.get("run.json") or b"")
     tree["early"]["orders"]["acebench"]["sha256"] = "0"
     pair.run.store.put("run.json", as_json(tree))
@@ -181,15 +183,15 @@ def test_reference_must_exist_and_be_another_run(
     config_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     store = LocalStore(str(tmp_path / "own"))
-    looks = EarlyLooks(planned(config_file, early={"reference": str(tmp_path / "no")}), store)
-    looks.check(must_exist=False)
+    looks = EarlyStopper(planned(config_file, early={"reference": str(tmp_path / "no")}), store)
+    looks.check_reference(must_exist=False)
     with pytest.raises(UserError, match="not a run to compare with"):
-        looks.check(must_exist=True)
-    looks = EarlyLooks(planned(config_file, early={"reference": store.root}), store)
+        looks.check_reference(must_exist=True)
+    looks = EarlyStopper(planned(config_file, early={"reference": store.root}), store)
     with pytest.raises(UserError, match="is compared with itself"):
-        looks.check(must_exist=True)
-    looks = EarlyLooks(planned(config_file, early={"reference": None}), store)
-    looks.check(must_exist=True)
+        looks.check_reference(must_exist=True)
+    looks = EarlyStopper(planned(config_file, early={"reference": None}), store)
+    looks.check_reference(must_exist=True)
     assert not looks.look(at_once=True)
 
 
@@ -198,23 +200,23 @@ def test_undecided_run_is_decided_when_its_reference_ends(pair: Pair) -> None:
     pair.run.put(*rows_of(4))
     pair.reference.put(theirs[pair.order[0]])
     assert pair.looks.look(at_once=True)
-    pair.looks.note()
+    pair.looks.record_look()
     summary: dict[str, Any] = {"complete": True, "early": pair.looks.summary(stopped=False)}
     assert not summary["early"]["decided"]
     store.put("summary.json", as_json(summary))
-    assert not decide_again(pair.plan, store), "not complete"
+    assert not update_decision(pair.plan, store), "not complete"
     store.put("_SUCCESS", b"")
-    assert not decide_again(pair.plan, store), "nothing new"
+    assert not update_decision(pair.plan, store), "nothing new"
 
     pair.reference.put(*(theirs[at] for at in pair.order[1:]))
-    assert decide_again(pair.plan, store)
+    assert update_decision(pair.plan, store)
     after = pair.run.state()
     assert after["complete"]
     assert (after["early"]["decided"], after["early"]["stopped"]) == (True, False)
     (headline,) = after["early"]["headlines"].values()
     assert (headline["outcome"], headline["units"]) == ("better", 4)
     assert store.get("lease.json") is None
-    assert not decide_again(pair.plan, store), "it is decided"
+    assert not update_decision(pair.plan, store), "it is decided"
     store.put("summary.json", as_json({**after, "early": {**after["early"], "stale": True}}))
-    assert decide_again(pair.plan, store), "verdicts were made anew"
+    assert update_decision(pair.plan, store), "verdicts were made anew"
     assert pair.run.state() == after

@@ -34,17 +34,17 @@ from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_mul
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.decode import executable
+from ace_ray.benchmarks.bfcl.decode import executable_calls
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.bfcl.functions import offered
-from ace_ray.benchmarks.bfcl.prompts import Prompts, official, with_system
+from ace_ray.benchmarks.bfcl.functions import split_functions
+from ace_ray.benchmarks.bfcl.prompts import Prompts, add_system, official_prompts
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import RoleModel
-from ace_ray.benchmarks.stabletoolbench.answer_trees import called, linked
+from ace_ray.benchmarks.stabletoolbench.answer_trees import link_nodes, tool_node
 from ace_ray.benchmarks.stabletoolbench.callable_names import FINISH
 from ace_ray.benchmarks.stabletoolbench.judge.asking import read_fac, read_index
 from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr
-from ace_ray.benchmarks.stabletoolbench.judge.prompts import own
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import own_prompts
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.options import CATEGORIES
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage as Tau2Package
@@ -128,7 +128,7 @@ def test_bfcl_answers_get_upstreams_verdict(bfcl: UpstreamPackage, category: str
 
 def test_bfcl_texts_are_executed_as_upstream_does() -> None:
     for row in rows("bfcl")["executable"]:
-        result = executable(answer_of(row, row["answer"]))
+        result = executable_calls(answer_of(row, row["answer"]))
         assert [result] == ([None] if isinstance(row["verdict"], dict) else row["verdict"]), row
 
 
@@ -164,7 +164,7 @@ def shown_of(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterato
     question = data["question"][0]
     if category in MULTI_TURN:
         held_out = data.get("missed_function", {})
-        functions, later = offered(docs, data["involved_classes"], held_out)
+        functions, later = split_functions(docs, data["involved_classes"], held_out)
         yield "messages", prompts.messages(question, functions)
         tools = prompts.tools(functions)
         yield "tools", tools
@@ -180,8 +180,8 @@ def shown_of(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterato
         if category != FORMAT_SENSITIVITY:
             yield "tools", prompts.tools(functions, language)
     else:
-        messages = with_system(prompts.texts.agentic, question)
-        functions, _ = offered(docs, data["involved_classes"], {})
+        messages = add_system(prompts.texts.agentic, question)
+        functions, _ = split_functions(docs, data["involved_classes"], {})
         yield "tools", prompts.tools(functions)
         if category in MEMORY:
             yield "messages", memory_messages(prompts, docs, category, data["scenario"], messages)
@@ -194,13 +194,13 @@ def memory_messages(
 ) -> Any:
     text = prompts.memory(scenario, category.removeprefix("memory_"), "(nothing)")
     functions = docs[category.replace("memory", "MemoryAPI")]
-    return prompts.messages(with_system(text, messages), functions)
+    return prompts.messages(add_system(text, messages), functions)
 
 
 @pytest.mark.parametrize("category", sorted(rows("bfcl_prompts")))
 def test_bfcl_prompts_and_tools_are_upstreams(bfcl: UpstreamPackage, category: str) -> None:
     """A hash of all messages and tools of a category, sorted; the order of keys counts."""
-    prompts, docs = official(bfcl), function_docs(bfcl)
+    prompts, docs = official_prompts(bfcl), function_docs(bfcl)
     items = [
         [entry.id, kind, sha(value)]
         for entry in load(bfcl, [category])
@@ -260,12 +260,12 @@ def test_tau2_prompts_and_tools_are_upstreams(tau2: Tau2, category: str) -> None
 
 def test_a_judges_vote_is_read_as_upstream_reads_it() -> None:
     final = json.dumps({"return_type": "give_answer", "final_answer": "It is 5."})
-    answer = {"final_answer": final, "answer_details": linked([called(FINISH, final)])}
+    answer = {"final_answer": final, "answer_details": link_nodes([tool_node(FINISH, final)])}
     read = 0
     for row in rows("stabletoolbench")["vote"]:
         judge = RoleModel(ScriptedModel(*row["replies"]), Sampling())
         if not isinstance(row["verdict"], dict):
-            (vote,) = asyncio.run(judge_sopr(judge, "?", answer, 1, own()))
+            (vote,) = asyncio.run(judge_sopr(judge, "?", answer, 1, own_prompts()))
             assert vote["status"] == row["verdict"], row
             read += 1
     assert read

@@ -13,7 +13,7 @@ import yaml
 
 from ace_ray.integrations import inspect_log
 from ace_ray.integrations.inspect_log import export_inspect
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.object_store import open_store
 from tests.report.builders import HOSTILE, Row, block, everything, row, utf8, write_run
 
@@ -52,7 +52,7 @@ ROWS = [
 
 def logs(folder: Path, out: Path) -> list[dict[str, Any]]:
     """Export to Inspect. Returns the JSON values in each log by name."""
-    names = export_inspect(Run(open_store(str(folder))), open_store(str(out)))
+    names = export_inspect(ScoredRun(open_store(str(folder))), open_store(str(out)))
     assert sorted(names) == sorted(path.name for path in out.iterdir())
     contents = []
     for name in names:

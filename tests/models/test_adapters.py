@@ -14,7 +14,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.models import adapters
-from ace_ray.models.sources import ModelRef, check_unchanged, json_of, resolve
+from ace_ray.models.sources import ModelRef, check_unchanged, read_json, resolve
 from ace_ray.util import vllm_source
 
 Make = Callable[..., Path]
@@ -34,8 +34,8 @@ def base(tmp_path: Path) -> Path:
 
 def adapted(base: Path, adapter: Path) -> ModelRef:
     ref = resolve(str(adapter), None, adapter=True)
-    settings = json_of(Path(ref.location) / "adapter_config.json")
-    return adapters.with_adapter(resolve(str(base), None), ref, settings)
+    settings = read_json(Path(ref.location) / "adapter_config.json")
+    return adapters.add_adapter(resolve(str(base), None), ref, settings)
 
 
 def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_adapter: Make):
@@ -50,10 +50,10 @@ def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_ad
     assert model.base_note == ""
     assert "names x/Other as its base" in second.base_note
     check_unchanged(model)
-    adapters.check_where_local(model)
+    adapters.check_local_weights(model)
     (tmp_path / "a" / adapters.WEIGHTS).unlink()
     with pytest.raises(UserError, match=r"adapter_model\.safetensors is missing"):
-        adapters.check_where_local(model)
+        adapters.check_local_weights(model)
     shutil.rmtree(tmp_path / "a")
     make_adapter(tmp_path / "a", base, 3)
     with pytest.raises(UserError, match="has changed since the run was planned"):

@@ -16,11 +16,11 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import (
     INDEX,
     check_whole,
+    layout_diff,
     parameters,
-    same_layout,
     shards_of,
+    suggest_fix,
     tensors_of,
-    way_out,
     weight_bytes,
 )
 from ace_ray.storage.object_store import S3Store
@@ -181,7 +181,7 @@ def test_weights_in_a_trainers_format_are_named_with_their_converter(
     (tmp_path / path).write_bytes(b"PK")
     (tmp_path / path).with_name("config.json").touch()
     words = words.replace("{}", str(tmp_path)) or "name the model in its subfolder sub "
-    assert words in way_out(tmp_path)
+    assert words in suggest_fix(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     assert words in refused(tmp_path, "contains no weights")
 
@@ -255,7 +255,7 @@ def test_layouts_are_the_same_by_name_type_and_shape(tmp_path: Path) -> None:
     save_file(arrays(b=[9]), second / "x.safetensors")
     save_file(arrays(a=[7, 8]), second / "y.safetensors")
     index(second, {"a": "y.safetensors", "b": "x.safetensors"})
-    assert same_layout(first, second) == same_layout(second, first) == ""
+    assert layout_diff(first, second) == layout_diff(second, first) == ""
     for path in second.iterdir():
         path.unlink()
     weights = second / "model.safetensors"
@@ -266,13 +266,13 @@ def test_layouts_are_the_same_by_name_type_and_shape(tmp_path: Path) -> None:
         ({"a": np.ones(2, np.float16), "b": b}, "a is F16 2, not F32 2"),
     ):
         save_file(tensors, weights)
-        assert same_layout(first, second) == why
+        assert layout_diff(first, second) == why
     weights.write_bytes(b"torn")
     with pytest.raises(UserError, match="is truncated"):
-        same_layout(first, second)
+        layout_diff(first, second)
     weights.rename(second / "model.bin")
     why = "weights can be swapped only from safetensors files"
-    assert same_layout(first, second) == same_layout(second, first) == why
+    assert layout_diff(first, second) == layout_diff(second, first) == why
 
 
 def test_parameters_are_numbers_not_bytes(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_passing_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses_s: list[float] = []
-    monkeypatch.setattr(Pacer, "hold", lambda self, now_s, seconds: pauses_s.append(seconds))
+    monkeypatch.setattr(Pacer, "delay", lambda self, now_s, seconds: pauses_s.append(seconds))
     failures = [step_of(status=code, headers={"Retry-After": "0.02"}) for code in (408, 429, 503)]
     failures += [step_of(answer(reason)) for reason in ("insufficient_system_resource", 3)]
     for failure in failures:
@@ -328,7 +328,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
 async def twice(model: EndpointModel) -> list[str]:
-    drawn = Sampling().following(SCHEMA)
+    drawn = Sampling().with_schema(SCHEMA)
     return [(await model.chat(ASKED, drawn)).schema_refused for _ in range(2)]
 
 

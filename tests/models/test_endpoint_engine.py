@@ -124,7 +124,7 @@ def test_an_endpoint_that_does_not_answer_is_noticed(server: Scripted) -> None:
             with suppress(RowError):
                 await engine.chat(ASKED, Sampling())
             states.append(engine.answering)
-        await engine.alive()
+        await engine.check_health()
         await engine.close()
         return states
 

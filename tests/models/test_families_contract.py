@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ace_ray.benchmarks.context import as_sent
+from ace_ray.benchmarks.context import to_chat
 from ace_ray.models import families
 from ace_ray.models.families import FamilyFacts, FormatChoice
 from ace_ray.models.format import Format
@@ -171,7 +171,7 @@ def server(config: Any, renderer: Any, choice: FormatChoice) -> Any:
         chat_template_content_format="auto",
         enable_auto_tools=True,
         tool_parser=choice.tool_parser,
-        reasoning_parser=choice.named_reasoning,
+        reasoning_parser=choice.vllm_reasoning_parser,
         default_chat_template_kwargs=dict(choice.template_kwargs),
     )
 
@@ -196,12 +196,12 @@ def test_prompts_and_readings_are_the_servers(name: str, make_renderer: Make) ->
     form = Format(*parts, choice)
     for chat, expected in zip(CHATS, theirs, strict=True):
         # Episodes send the arguments of earlier calls as objects.
-        prompt = asyncio.run(form.render(as_sent(chat, reasoning="all"), TOOLS))
+        prompt = asyncio.run(form.render(to_chat(chat, reasoning="all"), TOOLS))
         assert prompt.text == expected["prompt"]
         assert list(prompt.ids) == expected["prompt_token_ids"]
     online, chat_request = server(*parts, choice), request(CHATS[0])
     prompt = asyncio.run(form.render(CHATS[0], TOOLS))
-    grammar = "structured_outputs" in prompt.adjusted
+    grammar = "structured_outputs" in prompt.adjustments
     assert grammar is (family.tool == "glm45"), "GLM's parser binds decoding by a grammar"
     for answer in family.answers:
         ids = form.encode(answer.text)
@@ -212,7 +212,7 @@ def test_prompts_and_readings_are_the_servers(name: str, make_renderer: Make) ->
         assert not reading.tools.error
         if family.reasoning == "auto":
             assert reading.text == answer.text
-        parser = online.parser(
+        parser = online.new_parser(
             form.tokenizer,
             chat_request.tools,
             model_config=parts[0],
@@ -253,7 +253,7 @@ def test_gpt_oss_with_its_own_vocabulary(
     online = server(*parts, choice)
     for chat in CHATS:
         _, (theirs,) = asyncio.run(online.render_chat(request(chat, reasoning_effort="low")))
-        sent = as_sent(chat, reasoning="all")
+        sent = to_chat(chat, reasoning="all")
         assert asyncio.run(form.render(sent, TOOLS)).ids == theirs["prompt_token_ids"]
     harmony = get_encoding()
     prompt = asyncio.run(form.render(CHATS[0], TOOLS))

@@ -150,7 +150,7 @@ def test_a_schema_binds_where_the_engine_sees_the_end_of_reasoning(
     start: Start, choice: FormatChoice, bound: bool
 ) -> None:
     engine, stub = start(choice)
-    answer = asyncio.run(engine.chat(MESSAGES, Sampling().following({"type": "object"})))
+    answer = asyncio.run(engine.chat(MESSAGES, Sampling().with_schema({"type": "object"})))
     ((_, params, _),) = stub.requests
     assert (params.structured_outputs is not None) is bound
     assert bool(answer.schema_refused) is not bound

@@ -64,7 +64,7 @@ def swap(tmp_path: Path) -> Swap:
             for old_folder, folder in pairwise(folders):
                 for _ in range(2):
                     probe.prepare(old_folder, tmp_path / prepared if prepared else folder)
-                outcomes.append(await probe.swapped(folder))
+                outcomes.append(await probe.check_swap(folder))
             return outcomes
 
         return asyncio.run(play()), engine.folder_names

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config.schema import ModelConfig, SamplingConfig, validated
+from ace_ray.config.schema import ModelConfig, SamplingConfig, validate_tree
 from ace_ray.errors import UserError
 from ace_ray.models.sampling import (
     check_budget,
     check_sampling,
-    completed,
+    fill_defaults,
     request_fields,
     vllm_arguments,
 )
@@ -24,7 +24,7 @@ SCHEMA = {"type": "object", "properties": {"b": {}, "a": {}}}
 OWN = {"min_p": 0.1, "presence_penalty": 0.5, "frequency_penalty": -0.5}
 OWN |= {"repetition_penalty": 1.1, "thinking_token_budget": 9}
 COMMON = {"temperature": 0.7, "top_p": 1.0, "top_k": 4, "seed": 2, "stop": ["s"]}
-EVERY = validated(
+EVERY = validate_tree(
     SamplingConfig, OWN | COMMON | {"max_tokens": 30, "reasoning_effort": "low"}, where=""
 ).sampling()
 
@@ -32,7 +32,7 @@ EVERY = validated(
 def test_vllm_and_endpoints_get_the_same_parameters() -> None:
     assert vllm_arguments(EVERY, room=10) == OWN | COMMON | {"max_tokens": 10}
     schema = {"name": "answer", "schema": SCHEMA}
-    assert request_fields(EVERY.following(SCHEMA)) == OWN | COMMON | {
+    assert request_fields(EVERY.with_schema(SCHEMA)) == OWN | COMMON | {
         "max_tokens": 30,
         "reasoning_effort": "low",
         "response_format": {"type": "json_schema", "json_schema": schema},
@@ -46,7 +46,7 @@ def test_vllm_and_endpoints_get_the_same_parameters() -> None:
 
 
 def test_vllm_takes_all_of_them(vllm: Any) -> None:
-    params = vllm.SamplingParams(**vllm_arguments(EVERY.following(SCHEMA), room=100))
+    params = vllm.SamplingParams(**vllm_arguments(EVERY.with_schema(SCHEMA), room=100))
     assert params.structured_outputs.json == json.dumps(SCHEMA)
     assert (params.min_p, params.thinking_token_budget) == (0.1, 9)
 
@@ -63,15 +63,15 @@ def test_values_out_of_vllms_ranges_are_refused() -> None:
     pairs = [(name, value) for name, values in OUT_OF_RANGE.items() for value in values]
     for name, value in pairs:
         with pytest.raises(UserError, match=rf"'{name}(\.0)?' is .*, it should "):
-            validated(SamplingConfig, {name: value}, where="c.yaml")
+            validate_tree(SamplingConfig, {name: value}, where="c.yaml")
 
 
 def test_keys_are_in_an_identity_only_when_they_are_used() -> None:
     fields = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "max_tokens": 1200, "seed": 0}
     assert Sampling(stop=("x",)).as_json() == {**fields, "stop": ["x"]}
     assert {*OWN, "reasoning_effort"} <= EVERY.as_json().keys()
-    assert Sampling().following(SCHEMA).as_json()["schema"] == json.dumps(SCHEMA)
-    assert Sampling().following(SCHEMA).following(None) == Sampling()
+    assert Sampling().with_schema(SCHEMA).as_json()["schema"] == json.dumps(SCHEMA)
+    assert Sampling().with_schema(SCHEMA).with_schema(None) == Sampling()
 
 
 Make = Callable[..., Path]
@@ -90,8 +90,8 @@ def model(tmp_path: Path) -> Make:
 
 
 def resolve(folder: Path | None, engine: Any = None, **options: Any) -> SamplingConfig:
-    config = validated(SamplingConfig, {"defaults": "model", **options}, where="")
-    return completed(config, folder, engine or {}, location="sampling")
+    config = validate_tree(SamplingConfig, {"defaults": "model", **options}, where="")
+    return fill_defaults(config, folder, engine or {}, location="sampling")
 
 
 def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> Non
     config = resolve(model(values), top_k=5, seed=3)
     assert config.sampling() == Sampling(0.6, top_k=5, max_tokens=99, seed=3)
     # Stored, it draws the same without the model.
-    again = validated(SamplingConfig, config.model_dump(mode="json"), where="")
+    again = validate_tree(SamplingConfig, config.model_dump(mode="json"), where="")
     assert again.is_complete
     assert again.sampling() == config.sampling()
     (tmp_path / "other").mkdir()
@@ -131,7 +131,7 @@ def test_a_model_without_usable_values_is_refused(model: Make) -> None:
 
 
 def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
-    config = validated(SamplingConfig, {"thinking_token_budget": 5}, where="")
+    config = validate_tree(SamplingConfig, {"thinking_token_budget": 5}, where="")
     for parser in ("auto", "of_a_plugin"):
         with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
             check_budget(config, {}, parser, location="sampling")
@@ -139,7 +139,7 @@ def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
     check_budget(config, {"reasoning_parser": "qwen3"}, "auto", location="")
     check_budget(config, {}, "qwen3", location="")
     check_budget(SamplingConfig(), {}, "auto", location="")
-    config = validated(SamplingConfig, {"reasoning_effort": "low"}, where="")
+    config = validate_tree(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
     with pytest.raises(
         UserError, match=r"^sampling.reasoning_effort: is also set in model.chat_te"

@@ -10,7 +10,7 @@ import pytest
 
 from ace_ray.errors import EngineNotStarted
 from ace_ray.models import start_failure
-from ace_ray.models.start_failure import LONGEST, captured_start, first_error, root_cause, tail
+from ace_ray.models.start_failure import LONGEST, capture_start, first_error, root_cause, tail
 from ace_ray.models.start_phases import MARKS, StartPhases
 from ace_ray.util import vllm_source
 
@@ -106,7 +106,7 @@ def test_output_of_a_failed_start_is_passed_on_and_names_the_cause(
 ):
     def fail(code: str) -> str:
         try:
-            with captured_start():
+            with capture_start():
                 run(code)
                 raise WRAPPER
         except EngineNotStarted as error:

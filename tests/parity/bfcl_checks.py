@@ -34,7 +34,7 @@ from ace_ray.benchmarks.bfcl.categories import (
 )
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.check.single import check_single
-from ace_ray.benchmarks.bfcl.decode import executable
+from ace_ray.benchmarks.bfcl.decode import executable_calls
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.types import Entry, ToolCall
 
@@ -192,7 +192,7 @@ def _line(case: Case) -> dict[str, Any]:
 def ours(case: Case) -> list[Any]:
     entry = case.entry
     if entry.category == "executable":
-        return [executable(case.answers[0])]
+        return [executable_calls(case.answers[0])]
     if entry.category == "agentic":
         verdict = check_agentic(case.answers, entry.gold)["official"]
     else:

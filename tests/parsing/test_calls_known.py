@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ace_ray.parsing.formats import MAX_CALLS, READERS, known_calls
+from ace_ray.parsing.formats import MAX_CALLS, READERS, parse_known_formats
 from ace_ray.parsing.literals import Call
 from ace_ray.parsing.syntax import MAX_CODE, MAX_DEPTH
 
@@ -43,7 +43,7 @@ READ: list[tuple[str, str, list[Call]]] = [
 
 def test_a_known_format_is_read_by_the_reader_of_its_name() -> None:
     for reader, text, calls in READ:
-        assert known_calls(text) == (reader, calls), text
+        assert parse_known_formats(text) == (reader, calls), text
     assert {reader for reader, _, _ in READ} == set(READERS)
 
 
@@ -62,7 +62,7 @@ NO_CALLS = [
 
 def test_a_text_without_a_complete_call_is_not_read() -> None:
     for text in NO_CALLS:
-        assert known_calls(text) is None, text
+        assert parse_known_formats(text) is None, text
 
 
 TOOLS = [
@@ -75,34 +75,34 @@ def test_a_call_may_lack_its_arguments() -> None:
     forms = ('{"name": "%s", "arguments": null}', '{"function": {"name": "%s", "arguments": ""}}')
     for text, name in ((form % name, name) for form in forms for name in ("f", "bare")):
         for marked in (f"<tool_call>\n{text}\n</tool_call>", f"[TOOL_CALLS][{text}]"):
-            assert (known_calls(marked) or ("", []))[1] == [Call(name, {})]
+            assert (parse_known_formats(marked) or ("", []))[1] == [Call(name, {})]
         for bare in (text, f"```json\n{text}\n```"):
-            assert known_calls(bare) is None  # a person's name, perhaps
-            assert (known_calls(bare, TOOLS) or ("", []))[1] == [Call(name, {})]
+            assert parse_known_formats(bare) is None  # a person's name, perhaps
+            assert (parse_known_formats(bare, TOOLS) or ("", []))[1] == [Call(name, {})]
 
 
 def test_numbers_of_calls_names_and_characters_are_bounded() -> None:
-    assert len((known_calls(f"[{'f(),' * MAX_CALLS}]") or ("", []))[1]) == MAX_CALLS
-    assert known_calls(f"[{'f(),' * (MAX_CALLS + 1)}]") is None
-    assert known_calls("```json\n" + F_TEXT * (MAX_CALLS + 1)) is None
-    assert len((known_calls(f"{F_TEXT} and " * MAX_CALLS) or ("", []))[1]) == MAX_CALLS
-    assert known_calls(f"{F_TEXT} and " * (MAX_CALLS + 1)) is None
-    assert known_calls(f"{'f' * 257}(a=1)") is None
-    assert known_calls(" " * MAX_CODE + F_TEXT) is None
+    assert len((parse_known_formats(f"[{'f(),' * MAX_CALLS}]") or ("", []))[1]) == MAX_CALLS
+    assert parse_known_formats(f"[{'f(),' * (MAX_CALLS + 1)}]") is None
+    assert parse_known_formats("```json\n" + F_TEXT * (MAX_CALLS + 1)) is None
+    assert len((parse_known_formats(f"{F_TEXT} and " * MAX_CALLS) or ("", []))[1]) == MAX_CALLS
+    assert parse_known_formats(f"{F_TEXT} and " * (MAX_CALLS + 1)) is None
+    assert parse_known_formats(f"{'f' * 257}(a=1)") is None
+    assert parse_known_formats(" " * MAX_CODE + F_TEXT) is None
 
 
 def test_depth_and_digits_are_bounded() -> None:
     def nested(depth: int) -> str:
         return f'{{"name": "f", "arguments": {{"a": {"[" * depth}{"]" * depth}}}}}'
 
-    assert known_calls(nested(MAX_DEPTH - 2))
-    assert known_calls(nested(MAX_DEPTH - 1)) is None
-    assert known_calls(nested(40_000)) is None
+    assert parse_known_formats(nested(MAX_DEPTH - 2))
+    assert parse_known_formats(nested(MAX_DEPTH - 1)) is None
+    assert parse_known_formats(nested(40_000)) is None
     # A quote in prose begins no text of JSON.
-    assert known_calls(f'{F_TEXT} of 5" {nested(MAX_DEPTH - 2)}')
-    assert known_calls(f'{F_TEXT} of 5" {nested(MAX_DEPTH - 1)}') is None
-    assert known_calls(f'{{"name": "f", "arguments": {{"a": {"9" * 5_000}}}}}') is None
-    assert known_calls(f"f(a={'9' * 5_000})") is None
+    assert parse_known_formats(f'{F_TEXT} of 5" {nested(MAX_DEPTH - 2)}')
+    assert parse_known_formats(f'{F_TEXT} of 5" {nested(MAX_DEPTH - 1)}') is None
+    assert parse_known_formats(f'{{"name": "f", "arguments": {{"a": {"9" * 5_000}}}}}') is None
+    assert parse_known_formats(f"f(a={'9' * 5_000})") is None
 
 
 TEXT = {"type": "string"}
@@ -118,7 +118,9 @@ def read(text: str, schema: Any) -> Any:
     """Return the value that is read for a parameter of the schema."""
     parameters = {"properties": {"a": schema}, "$defs": DEFS, "definitions": DEFS}
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
-    parsed = known_calls(f"<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>", [tool])
+    parsed = parse_known_formats(
+        f"<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>", [tool]
+    )
     assert parsed is not None
     ((_, args),) = parsed.calls
     return args["a"]
@@ -152,7 +154,10 @@ def test_values_get_the_types_of_the_schema() -> None:
     odd: Any
     for odd in (None, [], {"properties": None}, {"properties": {"a": None}}):
         tool = {"type": "function", "function": {"name": "f", "parameters": odd}}
-        assert known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}]) is not None
+        assert (
+            parse_known_formats("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}])
+            is not None
+        )
     for text, schema, value in VALUES:
         parsed = read(text, schema)
         assert (parsed, type(parsed)) == (value, type(value)), schema

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from ace_ray.parsing.constant_folding import MAX_LEVELS, Budget, Refused, fold
+from ace_ray.parsing.constant_folding import MAX_LEVELS, Budget, Refusal, fold
 from ace_ray.parsing.syntax import NotCalls, expression
 
 FOLDED = {
@@ -48,7 +48,7 @@ def test_an_exception_of_python_means_that_there_are_no_calls(text: str) -> None
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:30])
 def test_code_and_large_results_are_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         fold(operation(text), Budget(KNOWN))
 
 
@@ -56,7 +56,7 @@ def test_the_results_of_one_text_are_bounded_together() -> None:
     budget, node = Budget(), operation("'a' * 90000")
     for _ in range(11):
         assert len(fold(node, budget)) == 90_000
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         fold(node, budget)
 
 

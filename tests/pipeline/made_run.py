@@ -13,7 +13,7 @@ import pyarrow as pa
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.actors.verdicts import judged
+from ace_ray.pipeline.actors.verdicts import judge_row
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks
@@ -86,7 +86,7 @@ def judged_rows(plan: Plan, episode_of: Callable[[int, Entry], Episode]) -> list
             repeat=planned["repeat"],
             seed=planned["sample"],
         )
-        rows.append(judged(row, entry, plan.benchmarks[entry.benchmark]))
+        rows.append(judge_row(row, entry, plan.benchmarks[entry.benchmark]))
     return rows
 
 

@@ -15,10 +15,10 @@ import pytest
 from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.run_folder import OpenRun
+from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.storage import parts
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.util.safe_loading import Unbounded, json_object, json_of_row, json_tree
+from ace_ray.util.safe_loading import InvalidContent, json_object, json_of_row, json_tree
 from tests.pipeline.made_run import planned_run, sound_run
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
@@ -108,7 +108,7 @@ def test_run_with_foreign_rows_is_not_continued(tmp_path: Path, log_lines: list[
     folder = sound_run(tmp_path / "run")
     plan = planned_run(folder, ModelRef("org/Toy-7B", "hub", "org/Toy-7B", "1234"))
     store, lease = LocalStore(str(folder)), cast(Any, None)
-    run = OpenRun(plan, store, lease, {}, True, 0.0, 0.0, False)
+    run = RunFolder(plan, store, lease, {}, True, 0.0, 0.0, False)
     run.read()
     run.check_declared()
     first = pq.read_table(min((folder / "rows").iterdir())).slice(0, 1)
@@ -162,7 +162,7 @@ def test_a_hostile_config_is_refused_in_a_line(tmp_path: Path, text: str) -> Non
     ],
 )
 def test_json_is_read_within_bounds(content: bytes, why: str) -> None:
-    with pytest.raises(Unbounded, match=why):
+    with pytest.raises(InvalidContent, match=why):
         json_tree(content)
     with pytest.raises(UserError, match=r"^file: .*; name an intact run$"):
         json_object(content, "file")
@@ -173,5 +173,5 @@ def test_json_of_a_manifest_and_of_a_row_keep_what_they_can() -> None:
     assert json_tree('{"\\ud800": "a\\udc00"}') == {"\ufffd": "a\ufffd"}
     assert json_of_row('["\\ud800", 1e999, ' + "9" * 100 + "]")[0] == "\ud800"
     for text in ("[" * 300 + "]" * 300, "[" * 100_000, "x", None):
-        with pytest.raises(Unbounded):
+        with pytest.raises(InvalidContent):
             json_of_row(text)

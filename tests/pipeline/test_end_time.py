@@ -58,7 +58,7 @@ def test_a_job_that_has_ended_refuses_only_runs_with_rows_left(
 ) -> None:
     config = planned_run(tmp_path / "run", ModelRef("fake", "fake", "fake", "fake")).config
     monkeypatch.setenv("ACE_RAY_END_TIME", "1700000000")
-    monkeypatch.setattr(connection, "connecting", lambda: pytest.fail("Ray was started"))
+    monkeypatch.setattr(connection, "connect_early", lambda: pytest.fail("Ray was started"))
     with pytest.raises(UserError, match=r"^ACE_RAY_END_TIME: this end time has passed"):
         evaluate(config, fresh=False, console=Console(quiet=True))
     written_run(tmp_path / "run", answered)
@@ -80,12 +80,12 @@ def test_a_run_stops_at_its_limit_before_ray_is_up(
 
 def test_a_row_is_expected_to_take_as_long_as_most_rows_of_its_category() -> None:
     durations = RowTimes(None, [], lambda run: True)
-    assert durations.expected("agent") == 0.0
+    assert durations.expected_s("agent") == 0.0
     for second in range(1, 11):
         durations.add("single", float(second))
-    assert durations.expected("agent") == durations.expected("single") == 8.0
+    assert durations.expected_s("agent") == durations.expected_s("single") == 8.0
     durations.add("agent", 300.0)
-    assert (durations.expected("agent"), durations.expected("single")) == (300.0, 8.0)
+    assert (durations.expected_s("agent"), durations.expected_s("single")) == (300.0, 8.0)
 
 
 @pytest.mark.parametrize(

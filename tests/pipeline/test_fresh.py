@@ -10,7 +10,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.run_folder import OpenRun, open_output
+from ace_ray.pipeline.run_folder import RunFolder, open_output
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore, Store, open_store
 from tests.pipeline.made_run import planned_run, sound_run
@@ -35,7 +35,7 @@ def fresh(run: Path, store: Store | None = None) -> None:
         store, _ = open_output(plan, fresh=True)
     lease = Lease.acquire(store)
     try:
-        opened = OpenRun(plan, store, lease, {}, False, 0.0, 0.0, False)
+        opened = RunFolder(plan, store, lease, {}, False, 0.0, 0.0, False)
         opened.declare({"created_at": "2026-11-27T00:00:00+00:00", "versions": {}})
     finally:
         lease.release()

@@ -63,7 +63,7 @@ def models(*engines: Any) -> Callable[[int, str], Any]:
     acebench = make_benchmark("acebench", {})
     bindings: Mapping[str, Any] = {"acebench": {"user": RoleBinding(role(), None, Sampling(), {})}}
     served = {("acebench", "user"): engines}
-    of = RoleModels(bindings, served, SimpleNamespace()).of
+    of = RoleModels(bindings, served, SimpleNamespace()).models_of
     return lambda sample, entry: of(acebench, sample, [entry])["user"]
 
 

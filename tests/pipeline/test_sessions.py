@@ -12,7 +12,7 @@ import pytest
 import ace_ray
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.run_folder import OpenRun
+from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.reports.compared_runs import NotComparable
 from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.runs import load_runs
@@ -34,7 +34,7 @@ def begin(folder: Path, versions: dict[str, str], at: str) -> None:
     lease = Lease.acquire(store)
     declared = store.get(MANIFEST) is not None
     plan = dataclasses.replace(plan, config=config)
-    run = OpenRun(plan, store, lease, {}, declared, 0.0, 0.0, not declared)
+    run = RunFolder(plan, store, lease, {}, declared, 0.0, 0.0, not declared)
     for _ in range(2):  # two passes are one session
         run.declare({"created_at": at, "versions": versions})
     lease.release()

@@ -21,13 +21,13 @@ import pyarrow as pa
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, MULTI_TURN, NORMAL, dialogue
+from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, MULTI_TURN, NORMAL, group_of
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.reports.report import make_report
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS, episode_columns, verdict_columns
@@ -61,7 +61,7 @@ def row(
         metrics = {} if process is None else {"end_to_end": float(ok), "process_accuracy": process}
         verdicts[rules] = Verdict(ok, "" if ok else errors[rules], metrics=metrics)
     keys = {"benchmark": "acebench", "category": category, "language": language, "id": entry_id}
-    keys |= {"group": dialogue(category, entry_id), "status": status, "worker": "host:1"}
+    keys |= {"group": group_of(category, entry_id), "status": status, "worker": "host:1"}
     return {
         **keys,
         "row_id": digest(language, category, number, sample)[:32],
@@ -125,7 +125,7 @@ def write_run(
         "backend": config.backend,
         "benchmarks": {"acebench": described},
         "engine": {},
-        "sampling": [drawn.for_sample(i).as_json() for i in range(config.samples)],
+        "sampling": [drawn.with_sample_seed(i).as_json() for i in range(config.samples)],
         "rows": digest(model, variant),
         **({"adapter": digest(adapter)} if adapter else {}),
         **(extra_identity or {}),
@@ -159,9 +159,9 @@ def write_run(
     return folder
 
 
-def load_run(uri: Path | str) -> Run:
+def load_run(uri: Path | str) -> ScoredRun:
     """Read the run at ``uri`` without a label."""
-    return Run(open_store(str(uri)))
+    return ScoredRun(open_store(str(uri)))
 
 
 @cache

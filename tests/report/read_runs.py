@@ -19,7 +19,7 @@ from ace_ray.models.answer_parser import Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.reparse_child import ChildParser, StoredAnswer
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.actors.verdicts import judged
+from ace_ray.pipeline.actors.verdicts import judge_row
 from ace_ray.pipeline.planning.manifest import make_manifest
 from ace_ray.pipeline.planning.plan import make_plan
 from ace_ray.pipeline.planning.preflight import make_benchmarks
@@ -127,7 +127,9 @@ def read_run(
     def episode_of(entry: Entry, benchmark: Any) -> Episode:
         if entry.category.startswith("multi_turn"):
             episode = Episode(messages=[{"role": "user", "content": "go"}])
-            episode.offer([{"type": "function", "function": {"name": "f", "parameters": {}}}])
+            episode.record_tools(
+                [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+            )
             call = ("f", {"key": "x"})
             for calls in ([call], [call, call], []):
                 episode.record(answer(calls))
@@ -145,7 +147,7 @@ def read_run(
             run_id=plan.run_id,
             **entry_columns(entry),
         )
-        rows.append(judged(row, entry, benchmark))
+        rows.append(judge_row(row, entry, benchmark))
     store = LocalStore(str(folder))
     facts = {"format": {"tool_parser": family, "reasoning_parser": "auto"}}
     store.put(MANIFEST, as_json(make_manifest(plan, facts)))

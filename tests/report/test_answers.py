@@ -8,7 +8,7 @@ from typing import Any
 
 from ace_ray.reports.flips import Flips, flip_tables, flips_of
 from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
-from ace_ray.reports.runs import Run, load_runs
+from ace_ray.reports.runs import ScoredRun, load_runs
 from tests.report.builders import Row, load_run, row, write_run
 
 HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
@@ -38,7 +38,7 @@ def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
     assert flip_tables(flips)[0].lines == [["normal_preference", 1, 1]]
 
 
-def loaded(*folders: Path) -> list[Run]:
+def loaded(*folders: Path) -> list[ScoredRun]:
     return load_runs([str(folder) for folder in folders])
 
 

@@ -19,7 +19,7 @@ from ace_ray.reports.compare import WARNING, compare
 from ace_ray.reports.compared_runs import NotComparable, describe_pairs, make_pairs
 from ace_ray.reports.comparison import Comparison, compare_runs
 from ace_ray.reports.report_data import comparison_table
-from ace_ray.reports.runs import by_benchmark, load_runs
+from ace_ray.reports.runs import group_runs, load_runs
 from tests.report.builders import Page, Row, block, everything, is_sound, load_run, row, write_run
 
 FEW = block("en", "special_incomplete", 2, 4)
@@ -27,12 +27,12 @@ FEW = block("en", "special_incomplete", 2, 4)
 
 def reported(*folders: Path) -> list[Any]:
     runs = load_runs([str(folder) for folder in folders])
-    return [run.reported("acebench", ACEBench.statistics) for run in runs]
+    return [run.summary_of("acebench", ACEBench.statistics) for run in runs]
 
 
 def scores(*folders: Path) -> Any:
     """Return the table of scores under the official rules."""
-    (holders,) = by_benchmark(load_runs([str(folder) for folder in folders]))
+    (holders,) = group_runs(load_runs([str(folder) for folder in folders]))
     return comparison_table(holders, "official")
 
 
@@ -251,7 +251,7 @@ def test_pairs_are_compared_on_the_benchmarks_that_both_hold(tmp_path: Path) -> 
     for name in ("step_1", "step_2"):
         folders.append(write_run(tmp_path / name, ROWS, model=f"t/{name}", benchmark="toy"))
     comparison = compared(folders, rule_sets=["strict"])
-    assert {line.hypothesis.section for line in comparison.results} == {
+    assert {line.hypothesis.table_key for line in comparison.results} == {
         ("strict", "A", "B", "acebench"),
         ("strict", "step_1", "step_2", "toy"),
     }

@@ -19,12 +19,12 @@ from ace_ray.reports.significance import (
     MCNEMAR,
     SIGN_FLIP,
     clustered_interval,
-    detectable,
+    detectable_effect,
     difference_test,
     holm,
     newcombe,
 )
-from ace_ray.types import RULE_SETS, ResultRow, Verdict, own_task
+from ace_ray.types import RULE_SETS, ResultRow, Verdict, task_key
 from ace_ray.util.stats import Z95
 
 
@@ -71,7 +71,7 @@ def lines(
     *runs: Sequence[ResultRow],
     rules: Sequence[str] = ("strict",),
     group_map: dict[str, list[str]] | None = None,
-    task: Callable[..., str] = own_task,
+    task: Callable[..., str] = task_key,
     repeats: Sequence[Cells | None] | None = None,
 ) -> list[Result]:
     """Compare runs ``r1``, ``r2``, ... with ``r0``."""
@@ -138,7 +138,7 @@ def test_a_line_has_the_published_numbers() -> None:
     assert difference.value == pytest.approx(-6 / 21)
     assert difference.interval == newcombe(1, 1, 7, 12)
     assert line.holm == difference.p == pytest.approx(0.0703, abs=5e-5)
-    assert not line.shown
+    assert not line.is_significant
 
 
 def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
@@ -275,8 +275,10 @@ def test_clusters_that_all_moved_alike() -> None:
 def test_the_detectable_difference_by_hand() -> None:
     """z 1.959964 + 0.841621 = 2.801585: of 400 units 80 moved."""
     values = moves(50, 30, 320)
-    alone = detectable(values, np.ones(400))
+    alone = detectable_effect(values, np.ones(400))
     assert alone == pytest.approx(2.801585 * sqrt(80) / 400, rel=1e-6)
-    assert (detectable(values, np.ones(400), 100) or 0) > (alone or 1)
+    assert (detectable_effect(values, np.ones(400), 100) or 0) > (alone or 1)
     # Entries of one task are one piece of evidence. With a share d of moves, d is z ** 2 / n.
-    assert detectable(np.zeros(40), np.full(40, 4)) == pytest.approx(2.801585**2 / 40, rel=1e-6)
+    assert detectable_effect(np.zeros(40), np.full(40, 4)) == pytest.approx(
+        2.801585**2 / 40, rel=1e-6
+    )

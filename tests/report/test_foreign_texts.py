@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.reports.excerpts import Excerpt, excerpt, json_excerpt, visible
+from ace_ray.reports.excerpts import Excerpt, excerpt, json_excerpt, mark_hidden
 from tests.report.builders import HOSTILE, Page, hostile_rows, is_sound, report_page, row, utf8
 from tests.report.builders import write_run as write
 
@@ -62,7 +62,7 @@ def test_hostile_text_adds_no_markup_and_no_control_characters(
     for shape in page.shapes.keys() | clean.shapes.keys():
         assert shape[0] == "wbr" or page.shapes[shape] == clean.shapes[shape], shape
     assert page.raw == clean.raw
-    if visible(text) == text and "_" not in text:
+    if mark_hidden(text) == text and "_" not in text:
         assert page.text.count(text) >= 10
     for command in (["report"], ["compare", "--flips", "--out", tmp_path / "compare"]):
         result = invoke(*command, *runs)
@@ -87,7 +87,7 @@ def test_hostile_text_adds_no_markup_and_no_control_characters(
     ],
 )
 def test_invisible_characters_are_named(text: str, expected: str) -> None:
-    assert visible(text) == expected.replace("<", "⟦").replace(">", "⟧")
+    assert mark_hidden(text) == expected.replace("<", "⟦").replace(">", "⟧")
 
 
 def test_long_texts_are_cut_and_json_is_indented() -> None:

@@ -15,14 +15,14 @@ from rich.console import Console
 
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.errors import UserError
-from ace_ray.reports.early import EarlyRun, decisions_table, early_runs
+from ace_ray.reports.early import EarlyDecision, decisions_table, early_decisions
 from ace_ray.reports.report import make_report
 from ace_ray.reports.report_folder import claim, claim_within, write
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.reports.sweeps import ledger_table, load_sweep
 from ace_ray.reports.table import csv_text
 from ace_ray.storage.object_store import LocalStore, open_store
-from ace_ray.storage.stored import Early
+from ace_ray.storage.stored import EarlyResult
 from tests.report.builders import (
     Page,
     block,
@@ -283,7 +283,7 @@ def line(*, stopped: bool = True, stale: bool = False, **changed: Any) -> list[A
     """Return the line of a run of which 80 of 200 rows were evaluated in 800 device seconds."""
     tree = {**EARLY, "stopped": stopped, "stale": stale}
     tree["headlines"] = {"acebench/official": {**HEADLINE, **changed}}
-    run = EarlyRun("step 20", "step 10", Early.model_validate(tree), 80, 200, 800.0)
+    run = EarlyDecision("step 20", "step 10", EarlyResult.model_validate(tree), 80, 200, 800.0)
     (cells,) = decisions_table([run]).lines
     return list(cells)
 
@@ -310,7 +310,7 @@ def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, invoke: Any)
     (folder / "summary.json").write_text(json.dumps(summary))
     manifest = json.loads((folder / "run.json").read_text()) | {"early": {"looked": True}}
     (folder / "run.json").write_text(json.dumps(manifest))
-    (decision,) = early_runs([Run(open_store(str(folder)))], {"step-10": "step 10"})
+    (decision,) = early_decisions([ScoredRun(open_store(str(folder)))], {"step-10": "step 10"})
     assert decision.against == "step 10"
     write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
     result = invoke("report", folder)

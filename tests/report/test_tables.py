@@ -27,7 +27,7 @@ SHARES |= {"agent_multi_turn": 6, "agent_multi_step": 2}
 
 def paper(*folders: Path, rules: str = "official") -> Paper:
     runs = load_runs([str(folder) for folder in folders])
-    return ACEBench.paper([run.reported("acebench", ACEBench.statistics) for run in runs], rules)
+    return ACEBench.paper([run.summary_of("acebench", ACEBench.statistics) for run in runs], rules)
 
 
 def table(number: int, *folders: Path, rules: str = "official") -> Table:
@@ -141,7 +141,7 @@ def test_figure_6_counts_kinds_of_errors_by_group(tmp_path: Path) -> None:
     assert (official.header, official.lines) == (normal.header, normal.lines)
     assert by_name["figure6-agent"].lines[0][1:] == [None, None]
     (run,) = load_runs([str(folder)])
-    rules = run.reported("acebench", ACEBench.statistics).summary["combined"]["rules"]["strict"]
+    rules = run.summary_of("acebench", ACEBench.statistics).summary["combined"]["rules"]["strict"]
     sums = {
         group: sum(kind["count"] for kind in kinds.values())
         for group, kinds in rules["group_errors"].items()
@@ -213,7 +213,7 @@ def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
         folders.append(str(write_run(tmp_path / name, rows, model=f"o/{name}", **more)))
     runs = load_runs(folders)
     report = ACEBench.paper(
-        [run.reported("acebench", ACEBench.statistics) for run in runs], "official"
+        [run.summary_of("acebench", ACEBench.statistics) for run in runs], "official"
     )
     (scaling,) = [figure for figure in report.figures if isinstance(figure, Curves)]
     assert list(scaling.panels) == ["Normal", "Special", "Agent", "Overall"]

@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
-from ace_ray.rescoring.rejudge import compact_run, rescore
+from ace_ray.rescoring.rejudge import compact_run, rejudge_run
 from ace_ray.storage import lease as lease_module
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import LocalStore
@@ -46,7 +46,7 @@ class MadeRun:
         return {**self.rows[index], **verdicts, **changes}
 
     def rescore(self) -> tuple[int, dict[str, Any]]:
-        return rescore(self.uri)
+        return rejudge_run(self.uri)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_rows_without_an_episode_stay(run: MadeRun, monkeypatch) -> None:
     assert run.store.get(SUCCESS) is None
 
 
-@pytest.mark.parametrize("work", [rescore, compact_run])
+@pytest.mark.parametrize("work", [rejudge_run, compact_run])
 def test_only_rows_that_count_are_kept(run: MadeRun, work: Any, log_lines: list[str]) -> None:
     run.write(3, run.without_verdict(0, status="infra_error", error_class="Boom"))
     run.write(4, {**run.rows[1], "duration_s": 9.0})
@@ -170,7 +170,7 @@ def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
     assert len(run.stored()) == 9
 
 
-@pytest.mark.parametrize("work", [rescore, compact_run])
+@pytest.mark.parametrize("work", [rejudge_run, compact_run])
 def test_run_that_is_being_written_is_refused(
     run: MadeRun, work: Any, log_lines: list[str], monkeypatch
 ) -> None:
@@ -181,7 +181,7 @@ def test_run_that_is_being_written_is_refused(
         assert log_lines == []
         with pytest.raises(UserError, match="the run is being written by process"):
             work(run.uri)
-        lease.check()
+        lease.renew()
     finally:
         lease.release()
     assert part_names(run.store) == parts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.rescoring.reparse import Reread, reread
+from ace_ray.rescoring.reparse import ReparseResult, reparse_run
 from ace_ray.types import Entry
 from tests.report.read_runs import FAMILIES, Calls, InProcess, gold_of, read_run, toy_model
 
@@ -127,8 +127,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run_of
 
 
-def again(run: Path, model: Path, output: Path, **options: Any) -> Reread:
-    return reread(str(run), tokenizer=str(model), output=str(output), **options)
+def again(run: Path, model: Path, output: Path, **options: Any) -> ReparseResult:
+    return reparse_run(str(run), tokenizer=str(model), output=str(output), **options)
 
 
 @pytest.mark.parametrize(("family", "fault"), PLANTED)

@@ -16,7 +16,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
-from ace_ray.sandbox.limited_child import limited
+from ace_ray.sandbox.limited_child import call_limits
 
 HANDLER = "test_limited:handler"
 
@@ -26,7 +26,7 @@ def handler() -> Any:
 
 
 def within_limits(action: Any, *arguments: Any) -> Any:
-    with limited():
+    with call_limits():
         return action(*arguments)
 
 
@@ -108,7 +108,7 @@ def test_a_request_that_exceeds_a_limit_ends_the_process(
     pid = process.ask(["pid"])
     with pytest.raises(LimitBroken, match="takes more than 1 s or 256 MiB"):
         process.ask([action])
-    assert not process.alive
+    assert not process.is_alive
     assert gone(pid)
 
 

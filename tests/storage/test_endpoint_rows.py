@@ -23,7 +23,7 @@ def answered(*facts: EndpointFacts) -> Episode:
     episode = Episode()
     for fact in facts:
         tokens: Any = {"prompt_tokens": 7, "completion_tokens": 3} if fact.has_usage else {}
-        episode.count(Completion("hi", endpoint=fact, **tokens))
+        episode.add_usage(Completion("hi", endpoint=fact, **tokens))
     return episode
 
 
@@ -47,7 +47,7 @@ def test_facts_of_calls_add_up_and_are_stored(tmp_path: Path) -> None:
         "waited_s": 0.5,
     }
     total = answered(EndpointFacts("m-1"))
-    total.count_all(episode)
+    total.add_episode_usage(episode)
     assert total.model_calls == 3
     assert total.endpoint is not None
     assert total.endpoint["models"] == {"m-1": 2, "m-2": 1}

@@ -77,7 +77,7 @@ def test_a_free_run_is_taken_at_once_and_given_back(
     assert (mine["host"], mine["pid"]) == (os.uname().nodename, os.getpid())
     assert datetime.fromisoformat(mine["since"]).tzinfo is not None
     assert lease.lost == ""
-    lease.check()
+    lease.renew()
     lease.release()
     assert store.list() == []
     if isinstance(store, LocalStore):
@@ -99,7 +99,7 @@ def test_a_second_driver_is_refused(store: Store, fast: None, log_lines: list[st
     assert caught.value.fix
     (line,) = log_lines
     assert holder in line
-    first.check()
+    first.renew()
     assert stored(store)["holder"] == mine["holder"]
     first.release()
 
@@ -132,7 +132,7 @@ def test_a_silent_holder_elsewhere_is_waited_out(
     (line,) = log_lines
     assert f"process 4242 on elsewhere since {since}" in line
     assert f"{TTL_S:g} s" in line
-    lease.check()
+    lease.renew()
     assert stored(store)["pid"] == os.getpid()
     lease.release()
 
@@ -181,11 +181,11 @@ def test_corrupt_lease_expires(local: LocalStore, clock: Clock, log_lines: list[
         assert TTL_S <= clock.slept <= TTL_S + 2
         (line,) = log_lines
         assert len(line) < 400
-        lease.check()
+        lease.renew()
         assert stored(local)["pid"] == os.getpid()
         local.put(LEASE, garbage)
         with pytest.raises(LeaseLost):
-            lease.check()
+            lease.renew()
         lease.release()
         assert local.get(LEASE) == garbage
 
@@ -215,7 +215,7 @@ def test_a_loss_is_noticed_and_stays(store: Store, fast: None, log_lines: list[s
     until(lambda: lease.lost)
     assert "process 4242 on elsewhere" in lease.lost
     with pytest.raises(LeaseLost, match="process 4242 on elsewhere") as caught:
-        lease.check()
+        lease.renew()
     assert not caught.value.again, "another driver has the run: this one must not go on"
     lease.release()
     assert store.get(LEASE) == claim(), "another driver's lease is never deleted"
@@ -228,7 +228,7 @@ def test_a_lease_that_was_removed_is_lost_and_not_made_anew(
     assert not log_lines
     store.delete(LEASE)
     with pytest.raises(LeaseLost, match="removed"):
-        lease.check()
+        lease.renew()
     lease.release()
     assert store.list() == []
     assert not isinstance(store, LocalStore) or not Path(store.root).exists()
@@ -245,7 +245,7 @@ class FailingWrites:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def quick(self) -> FailingWrites:
+    def with_short_timeout(self) -> FailingWrites:
         return self
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:

@@ -14,7 +14,12 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX
 from ace_ray.storage.object_store import open_store
 from ace_ray.sweep import checkpoints as module
-from ace_ray.sweep.checkpoints import Checkpoint, Watching, chosen, find_checkpoints
+from ace_ray.sweep.checkpoints import (
+    Checkpoint,
+    CheckpointWatch,
+    find_checkpoints,
+    select_checkpoints,
+)
 from ace_ray.sweep.config import SweepOptions
 
 WHOLE = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w"}
@@ -211,11 +216,13 @@ def test_an_index_names_shards_and_files_of_subfolders_do_not_count(root: str, p
 )
 def test_every_from_and_to_choose_checkpoints(changes: dict[str, Any], steps: list[int]) -> None:
     checkpoints = [Checkpoint(f"s{n}", n, f"/s{n}", "", "") for n in range(0, 100, 10)]
-    assert [checkpoint.step for checkpoint in chosen(checkpoints, options("x", **changes))] == steps
+    assert [
+        checkpoint.step for checkpoint in select_checkpoints(checkpoints, options("x", **changes))
+    ] == steps
 
 
 class Watched:
-    """A folder and a `Watching` of it with the test's clock: 60 s to settle."""
+    """A folder and a `CheckpointWatch` of it with the test's clock: 60 s to settle."""
 
     def __init__(self, folder: Path, make_checkpoint: Callable[..., Path]) -> None:
         self.root, self._make = folder / "run", make_checkpoint
@@ -223,16 +230,16 @@ class Watched:
         self.now_s = 1000.0
         settings = {"watch": True, "settle_s": 60, "stop_file": str(self.stop_file)}
         chosen = options(str(self.root), **settings)
-        self.watching = Watching(chosen, StoreConfig(), lambda: self.now_s)
+        self.watching = CheckpointWatch(chosen, StoreConfig(), lambda: self.now_s)
 
     def save(self, step: int, *values: float) -> Path:
         return self._make(self.root / f"step_{step}", *(values or (1.0,)))
 
     def look(self) -> list[int]:
         """Take the checkpoints that have settled; return their steps."""
-        checkpoints = self.watching.look()
+        checkpoints = self.watching.find_new()
         for checkpoint in checkpoints:
-            self.watching.take(checkpoint)
+            self.watching.mark_taken(checkpoint)
         return [checkpoint.step for checkpoint in checkpoints]
 
     def until_the_end(self, before_each: Callable[[int], object] = lambda look: None) -> list[int]:
@@ -275,8 +282,8 @@ def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -
             watched.save(3 + look)  # the training goes on
 
     assert watched.until_the_end(writes_on) == [1]
-    assert [c.step for c in watched.watching.torn()] == [2]
-    assert [c.step for c in watched.watching.unfinished()] == [3]
+    assert [c.step for c in watched.watching.list_incomplete()] == [2]
+    assert [c.step for c in watched.watching.list_unfinished()] == [3]
     assert not watched.watching.failed
 
 

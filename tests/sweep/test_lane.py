@@ -16,14 +16,14 @@ import pytest
 from ace_ray.cluster import resources
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed, UserError
-from ace_ray.storage.object_store import Unreachable
+from ace_ray.storage.object_store import UnreachableStore
 from ace_ray.sweep import lane as lane_module
 from ace_ray.sweep.lane import LaneProcess
 from ace_ray.sweep.packing import Lane
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweep.runs import SweepEntry
 from tests.limits import until
 
-LANE = Lane((SweepRun("step 1", 1, "x"),), 1)
+LANE = Lane((SweepEntry("step 1", 1, "x"),), 1)
 Start = Callable[..., LaneProcess]
 
 
@@ -145,7 +145,7 @@ def too_small(in_a_later_pass: bool) -> None:
 
 
 def store_away() -> None:
-    raise Unreachable("S3 cannot be reached")
+    raise UnreachableStore("S3 cannot be reached")
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from ace_ray.sweep.ledger import (
     LEDGER,
     CostRecord,
     cost_record,
+    merge_earlier,
     read_ledger,
-    with_earlier,
     write_ledger,
 )
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweep.runs import SweepEntry
 
 SECONDS = {"load": 60.0, "warm_up": 4.0, "generation": 800.0, "tool": 30.0, "idle": 6.0}
 TIMING = {"device": "gpu", "devices": 2, "loads": [{"how": "fresh"}], "device_s": SECONDS}
@@ -28,7 +28,7 @@ LOADS = [{"how": "fresh"}, {"how": "restarted"}]
 DEATHS = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
 NOTHING_DONE = {"state": "complete", "engine": "", "seconds": dict.fromkeys(STATES, 0)}
 PLANNED: Any = SimpleNamespace(run_id="r1", rows=range(500))
-RUN = SweepRun("step 5", 5, "/c/step_5", PLANNED, parameters=7)
+RUN = SweepEntry("step 5", 5, "/c/step_5", PLANNED, parameters=7)
 
 
 @pytest.fixture
@@ -92,14 +92,14 @@ def test_earlier_lines_stay_while_their_runs_are_complete(store: LocalStore) -> 
         return replace(record, **changes)
 
     gone, present = line("r1", 1), line("r2", 2)
-    assert with_earlier([gone, present], [present], store) == [present, gone]
-    assert with_earlier([replace(gone, state="failed")], [], store) == []
+    assert merge_earlier([gone, present], [present], store) == [present, gone]
+    assert merge_earlier([replace(gone, state="failed")], [], store) == []
     changed = line("r3", 1)
-    assert with_earlier([gone], [changed], store) == [changed]
+    assert merge_earlier([gone], [changed], store) == [changed]
     damaged = replace(changed, run_id="", state="refused")
-    assert with_earlier([gone], [damaged], store) == [gone]
+    assert merge_earlier([gone], [damaged], store) == [gone]
     store.delete("r1/_SUCCESS")
-    assert with_earlier([gone, present], [present], store) == [present]
+    assert merge_earlier([gone, present], [present], store) == [present]
 
 
 def test_a_ledger_is_read_as_it_was_written(store: LocalStore) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, time_share
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweep.runs import SweepEntry
 
 CPU = Machine(0)
 ONE = Machine(1)
@@ -38,19 +38,19 @@ def run(
     rows: int = 100,
     parameters: int = 10**9,
     **more: Any,
-) -> SweepRun:
+) -> SweepEntry:
     config = SimpleNamespace(sampling=SimpleNamespace(max_tokens=400))
     plan: Any = SimpleNamespace(run_id=label, rows=Rows(rows), config=config, benchmarks={})
-    return SweepRun(
+    return SweepEntry(
         label, None, label, plan, swap_group=swap_group, gpus=gpus, parameters=parameters, **more
     )
 
 
-def checkpoints(count: int, swap_group: str = "alike", **more: Any) -> list[SweepRun]:
+def checkpoints(count: int, swap_group: str = "alike", **more: Any) -> list[SweepEntry]:
     return [run(f"{swap_group}-{step}", swap_group, **more) for step in range(count)]
 
 
-def packed(runs: Sequence[SweepRun], machine: Machine, *, swap: bool = True) -> list[list[str]]:
+def packed(runs: Sequence[SweepEntry], machine: Machine, *, swap: bool = True) -> list[list[str]]:
     return [[run.label for run in lane.runs] for lane in lanes(runs, machine, swap=swap)]
 
 
@@ -60,7 +60,7 @@ def test_models_of_one_endpoint_take_no_gpu_and_run_one_after_another() -> None:
         by_label = {lane.runs[0].label: lane for lane in lanes(runs, machine, swap=True)}
         assert [by_label[name].gpus > 0 for name in "abx"] == [False, False, machine is EIGHT]
         assert [by_label[name].endpoint for name in "abx"] == ["h", "h", ""]
-        assert (by_label["a"].engines, by_label["a"].on_nodes) == (1, [])
+        assert (by_label["a"].engines, by_label["a"].gpu_bundles) == (1, [])
 
 
 def test_a_swap_group_shares_an_engine_in_the_order_of_training() -> None:
@@ -96,7 +96,7 @@ def test_a_swap_group_shares_an_engine_in_the_order_of_training() -> None:
         ([run("x", workers=2)], [2], [2]),
     ],
 )
-def test_lanes_divide_the_gpus(runs: list[SweepRun], gpus: list[int], engines: list[int]) -> None:
+def test_lanes_divide_the_gpus(runs: list[SweepEntry], gpus: list[int], engines: list[int]) -> None:
     result = lanes(runs, EIGHT, swap=True)
     assert [lane.gpus for lane in result] == gpus
     assert [lane.engines for lane in result] == engines

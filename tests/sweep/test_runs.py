@@ -13,10 +13,10 @@ from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.planning.manifest import make_manifest
-from ace_ray.storage.object_store import Unreachable
+from ace_ray.storage.object_store import UnreachableStore
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions
-from ace_ray.sweep.runs import SweepRun, run_of_checkpoint, run_of_model
+from ace_ray.sweep.runs import SweepEntry, entry_of_checkpoint, entry_of_model
 
 
 def sweep_of(**changes: Any) -> SweepConfig:
@@ -24,9 +24,9 @@ def sweep_of(**changes: Any) -> SweepConfig:
     return SweepConfig(SweepOptions(checkpoints="x"), {**run, **changes}, "sweep.yaml")
 
 
-def of(folder: Path, **changes: Any) -> SweepRun:
+def of(folder: Path, **changes: Any) -> SweepEntry:
     checkpoint = Checkpoint(folder.name, 7, str(folder), "state", "")
-    return run_of_checkpoint(sweep_of(**changes), checkpoint, "out")
+    return entry_of_checkpoint(sweep_of(**changes), checkpoint, "out")
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def test_the_run_id_changes_with_the_content_of_a_checkpoint(
 
 def test_a_listed_model_is_planned_with_its_label(checkpoint_7: Path, tmp_path: Path) -> None:
     model = SweepModel(source=str(checkpoint_7), engine={"max_model_len": 4096})
-    run = run_of_model(sweep_of(), model, "out")
+    run = entry_of_model(sweep_of(), model, "out")
     assert (run.label, run.step) == ("step_7", None)
     assert run.plan is not None
     assert run.plan.config.engine == {"max_model_len": 4096}
-    labelled_run = run_of_model(sweep_of(), model.model_copy(update={"label": "mine"}), "out")
+    labelled_run = entry_of_model(sweep_of(), model.model_copy(update={"label": "mine"}), "out")
     assert (labelled_run.label, labelled_run.run_id) == ("mine", run.run_id)
     with pytest.raises(UserError, match="does not exist"):
-        run_of_model(sweep_of(backend="vllm"), SweepModel(source=str(tmp_path / "none")), "out")
+        entry_of_model(sweep_of(backend="vllm"), SweepModel(source=str(tmp_path / "none")), "out")
 
 
 def test_gpus_are_those_of_engines_and_served_models(
@@ -71,27 +71,27 @@ def test_gpus_are_those_of_engines_and_served_models(
     agents = [{"name": "acebench", "languages": ["en"], "categories": ["agent_multi_step"]}]
     run = of(checkpoint_7, backend="vllm", benchmarks=agents, workers=2, engine=engine)
     assert (run.gpus, run.workers, run.server_gpus) == (8, 2, 3)
-    assert (run.least_gpus, run.cpus) == (2 * 8 + 3, 2 * 1.0 + 1.0 + 4.0)
+    assert (run.min_gpus, run.cpus) == (2 * 8 + 3, 2 * 1.0 + 1.0 + 4.0)
     plain = [{"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}]
     run = of(checkpoint_7, backend="vllm", benchmarks=plain)
-    assert (run.workers, run.server_gpus, run.least_gpus) == (None, 0, 1)
+    assert (run.workers, run.server_gpus, run.min_gpus) == (None, 0, 1)
 
 
 def test_an_incomplete_checkpoint_is_refused_and_an_outage_is_not(
     checkpoint_7: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = Checkpoint("step_7", 7, str(checkpoint_7), "", "m-2.safetensors is missing")
-    run = run_of_checkpoint(sweep_of(), lacking, "out")
+    run = entry_of_checkpoint(sweep_of(), lacking, "out")
     assert run.refused == "the checkpoint is incomplete: m-2.safetensors is missing"
     assert (run.plan, run.run_id, run.swap_group, run.step) == (None, "", "", 7)
     (checkpoint_7 / INDEX).write_text(json.dumps({"weight_map": {"w": "other.safetensors"}}))
     assert "other.safetensors: is missing" in of(checkpoint_7).refused
 
     def away(config: Any) -> Any:
-        raise Unreachable("S3 cannot be reached")
+        raise UnreachableStore("S3 cannot be reached")
 
     monkeypatch.setattr("ace_ray.sweep.runs.plan_run", away)
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableStore):
         of(checkpoint_7)
 
 
@@ -143,9 +143,9 @@ def test_adapters_of_a_base_share_an_engine_and_have_rows_of_their_own(
     assert model["adapter"]["rank"] == 4
 
     sweep = sweep_of(model={"source": str(checkpoint_7)})
-    a, b = (run_of_model(sweep, SweepModel(adapter=str(folder)), "out") for folder in adapters)
+    a, b = (entry_of_model(sweep, SweepModel(adapter=str(folder)), "out") for folder in adapters)
     elsewhere = SweepModel(source=str(checkpoint_8), adapter=str(adapters[0]))
-    c = run_of_model(sweep, elsewhere, "out")
+    c = entry_of_model(sweep, elsewhere, "out")
     assert [run.label for run in (a, b, c)] == [
         "step_7+checkpoint-4",
         "step_7+checkpoint-8",

@@ -30,8 +30,8 @@ from ace_ray.sweep.comparisons import Shares
 from ace_ray.sweep.config import SweepConfig, load_sweep
 from ace_ray.sweep.ledger import write_ledger
 from ace_ray.sweep.packing import Lane, Machine
-from ace_ray.sweep.runs import SweepRun, is_finished
-from ace_ray.sweep.show import left_line
+from ace_ray.sweep.runs import SweepEntry, is_finished
+from ace_ray.sweep.show import remaining_line
 from ace_ray.sweep.sweep import Sweep
 
 Script = Callable[["FakeLane"], None]
@@ -72,15 +72,15 @@ class FakeLane:
         self.code = 0
         self._setup.script(self)
 
-    def complete(self, run: SweepRun) -> None:
+    def complete(self, run: SweepEntry) -> None:
         self._setup.put(run, complete=True).put("_SUCCESS", b"")
         self.tell(run, code=0)
 
-    def leave(self, run: SweepRun) -> None:
+    def leave(self, run: SweepEntry) -> None:
         self._setup.put(run, complete=False)
         self.tell(run, code=75)
 
-    def tell(self, run: SweepRun, **fields: Any) -> None:
+    def tell(self, run: SweepEntry, **fields: Any) -> None:
         self.reports.append({"run_id": run.run_id, **fields})
 
 
@@ -174,7 +174,7 @@ class Setup:
     def states(self) -> dict[str, str]:
         return {label: line["state"] for label, line in self.ledger().items()}
 
-    def put(self, run: SweepRun, *, complete: bool, **more: Any) -> LocalStore:
+    def put(self, run: SweepEntry, *, complete: bool, **more: Any) -> LocalStore:
         """Write the folder of a run as its lane would."""
         assert run.plan is not None
         store = self.folder.child(run.run_id)
@@ -205,7 +205,7 @@ def setup(
     assert {number: signal.getsignal(number) for number in before} == before
 
 
-def scripted(**by_label: Callable[[FakeLane, SweepRun], object]) -> Script:
+def scripted(**by_label: Callable[[FakeLane, SweepEntry], object]) -> Script:
     """Return a script that calls a function for some runs, and completes the others."""
 
     def script(lane: FakeLane) -> None:
@@ -215,7 +215,7 @@ def scripted(**by_label: Callable[[FakeLane, SweepRun], object]) -> Script:
     return script
 
 
-def die(lane: FakeLane, run: SweepRun) -> None:
+def die(lane: FakeLane, run: SweepEntry) -> None:
     lane.code = -9
 
 
@@ -277,7 +277,7 @@ class TestResuming:
         assert any("taken over this run" in line for line in setup.log_lines)
 
 
-def decide(lane: FakeLane, value: Callable[[SweepRun], float] = lambda run: 0.5) -> None:
+def decide(lane: FakeLane, value: Callable[[SweepEntry], float] = lambda run: 0.5) -> None:
     """End all runs of a lane as decided, or as complete if they are told not to stop."""
     for run, spec in zip(lane.lane.runs, lane.specs, strict=True):
         stops = spec["config"]["early"]["stop"]
@@ -358,7 +358,7 @@ class TestEarly:
 
         setup.save(10, 20, 30)
         first = setup.sweep(early={"reference": "previous"}).runs[0].run_id
-        monkeypatch.setattr("ace_ray.sweep.comparisons.decide_again", look)
+        monkeypatch.setattr("ace_ray.sweep.comparisons.update_decision", look)
         setup.script = decide
         assert setup.run(early={"reference": "previous"}) == 0
         assert any("step 20: its comparison was updated" in line for line in setup.log_lines)
@@ -595,7 +595,7 @@ class TestStopping:
         assert [record.undecided for record in sweep.cost_records] == [needs] * 2
         rows = sum(len(run.plan.rows) - 2 for run in sweep.runs if run.plan)
         expected = rf"at most {rows} rows of 2 models are not scored \(about \d+ .+ at this speed\)"
-        assert re.fullmatch(expected, left_line(sweep))
+        assert re.fullmatch(expected, remaining_line(sweep))
 
     @pytest.mark.timeout(60)
     def test_a_watch_stops_at_once(self, setup: Setup) -> None:

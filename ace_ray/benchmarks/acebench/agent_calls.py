@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from ace_ray.parsing.constant_folding import Refused
+from ace_ray.parsing.constant_folding import Refusal
 from ace_ray.parsing.literals import LenientReader, dotted_name, literal
 from ace_ray.parsing.syntax import MAX_CODE, MAX_DIGITS, NotCalls, expression
 
@@ -158,7 +158,7 @@ class _Reader(LenientReader):
     def operation(self, node: ast.BinOp) -> Any:
         try:
             return super().operation(node)
-        except Refused:
+        except Refusal:
             return _NOT_EVALUATED
 
 
@@ -198,7 +198,7 @@ def _first_list(text: str) -> list[AgentCall] | None:
     if len(text) > MAX_CODE:
         return None
     budget_chars = MAX_CODE
-    for fragment in _lists(text):
+    for fragment in _call_lists(text):
         budget_chars -= len(fragment)
         if budget_chars < 0:
             break
@@ -211,7 +211,7 @@ def _first_list(text: str) -> list[AgentCall] | None:
     return None
 
 
-def _lists(text: str) -> Iterator[str]:
+def _call_lists(text: str) -> Iterator[str]:
     """Yield the parts of ``text`` that may be lists of calls, from bracket to closing bracket.
 
     Brackets inside strings are ignored."""

@@ -33,15 +33,15 @@ from ace_ray.benchmarks.acebench.options import (
     SPECIAL,
     UPSTREAM_MESSAGES,
     check_native,
-    chosen,
+    expand_names,
     wording,
 )
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT, entries_of, read_outputs
 from ace_ray.benchmarks.acebench.rollout import (
     Protocol,
-    own_role,
     run_agent,
+    simulator_chat_role,
     texts_without_calls,
     transcript,
 )
@@ -49,7 +49,7 @@ from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
-from ace_ray.benchmarks.dataset import data_hash, pinned
+from ace_ray.benchmarks.dataset import data_hash, pin_data
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.endings import count_endings, endings_table, with_ending
 from ace_ray.benchmarks.external_outputs import Entries, Output
@@ -102,11 +102,11 @@ class ACEBench(Benchmark):
         self._options = options.model_copy(update={"prompts": self._wording})
         # Upstream's data runs with upstream's loops. The mini set is ace_ray's own.
         self._protocol: Protocol = "fixed" if self._native or options.data == "mini" else "official"
-        self._categories = chosen(options.categories)
+        self._categories = expand_names(options.categories)
         if self._native:
             self._prompts = native.prompts()
         elif self._wording == "official":
-            self._prompts = prompts.official(self._folder, options.variant)
+            self._prompts = prompts.load_prompts(self._folder, options.variant)
         else:
             self._prompts = prompts.own_prompts(options.variant)
         if options.prompt_file is not None:
@@ -161,7 +161,7 @@ class ACEBench(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         resolved = self._options.model_dump(mode="json")
-        return {**resolved, "data": pinned(self._options.data, self._folder)}
+        return {**resolved, "data": pin_data(self._options.data, self._folder)}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         if entry.category not in groups.AGENT:
@@ -185,7 +185,7 @@ class ACEBench(Benchmark):
         return USER_SAMPLING
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
-        simulator_role = own_role(official=self._protocol == "official")
+        simulator_role = simulator_chat_role(official=self._protocol == "official")
         return [{"role": who, "content": "x"} for who in ("system", "user", simulator_role, "user")]
 
     def scenario(self, entry: Entry) -> Environment:
@@ -224,7 +224,7 @@ class ACEBench(Benchmark):
             return check(entry, None)
         return check(entry, episode.output)
 
-    def unread(self, entry: Entry, episode: Episode) -> Answers:
+    def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         if entry.category in groups.AGENT:
             steps = (episode.state or {}).get("steps")
             return [[text] for text in texts_without_calls(steps)]
@@ -298,7 +298,7 @@ class ACEBench(Benchmark):
         sound = super().check_data(data)
         agents = load(locate(data), categories=groups.AGENT)
         for line in replays(agents, load_app_specs(locate(data))):
-            log.result(line)
+            log.print_result(line)
         return sound
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
@@ -315,12 +315,12 @@ class ACEBench(Benchmark):
             "mode": self._options.mode,
             "prompts": self._prompts.source,
             "variant": self._prompts.variant,
-            "comparable": self._comparable(),
+            "comparable": self._comparability(),
             **summary,
             **printed,
         }
 
-    def _comparable(self) -> str:
+    def _comparability(self) -> str:
         if self._options.data == "mini":
             return "not comparable with any leaderboard: the mini set is ace_ray's own"
         if reasons := list(self._differences()):

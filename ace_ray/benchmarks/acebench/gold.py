@@ -115,12 +115,12 @@ def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
     targets = [(key, name) for key, arguments in calls.items() for name in arguments]
     start = int(digest(*entry.key)[:8], 16) % max(1, len(targets))
     for key, name in targets[start:] + targets[:start]:
-        yield {**calls, key: {**calls[key], name: altered(calls[key][name])}}
+        yield {**calls, key: {**calls[key], name: alter(calls[key][name])}}
     for key in calls:
         yield {f"{k}_altered" if k == key else k: arguments for k, arguments in calls.items()}
 
 
-def altered(value: Any) -> Any:
+def alter(value: Any) -> Any:
     """Return another value of the same type, or "altered" for None and empty containers."""
     match value:
         case bool():
@@ -130,10 +130,10 @@ def altered(value: Any) -> Any:
         case str():
             return f"{value} altered"
         case [first, *tail]:
-            return [altered(first), *tail]
+            return [alter(first), *tail]
         case Mapping() if value:
             key = next(iter(value))
-            return {**value, key: altered(value[key])}
+            return {**value, key: alter(value[key])}
         case _:
             return "altered"
 
@@ -166,7 +166,7 @@ def mangled_state(entry: Entry) -> State:
     targets = compared or targets
     number, name, attribute = targets[int(digest(*entry.key)[:8], 16) % len(targets)]
     attributes = state[number][name]
-    state[number] = {name: {**attributes, attribute: altered(attributes[attribute])}}
+    state[number] = {name: {**attributes, attribute: alter(attributes[attribute])}}
     return state
 
 
@@ -196,11 +196,11 @@ def replay(
     Yield the number of the path, the verdicts on its end state, and the refused steps."""
     for number, path in enumerate(paths(entry.gold["mile_stone"]), start=1):
         environment = open_environment(app_specs, entry)
-        refused = list(_refused(environment, path))
+        refused = list(_refused_steps(environment, path))
         yield number, check_agent(entry, environment.state(), []), refused
 
 
-def _refused(environment: Environment, path: Path) -> Iterator[str]:
+def _refused_steps(environment: Environment, path: Path) -> Iterator[str]:
     for step, call in enumerate(path, start=1):
         if not call.name:
             yield f"step {step} cannot be read"

@@ -42,7 +42,7 @@ def answer_text(
     not a JSON object, a name is not an identifier), the answer is `UNREADABLE`."""
     names = tool_names(functions)
     if not calls:
-        return _with_published_names(content, names)
+        return _restore_names(content, names)
     try:
         return render(
             (callable_name(names.get(call.name, call.name)), arguments_of(call.arguments))
@@ -52,7 +52,7 @@ def answer_text(
         return UNREADABLE
 
 
-def _with_published_names(content: str, names: Mapping[str, str]) -> str:
+def _restore_names(content: str, names: Mapping[str, str]) -> str:
     # The rules for special categories look for the published function names in the sentences.
     changed = {tool: name for tool, name in names.items() if tool != name}
     if not changed:
@@ -138,12 +138,12 @@ def tool_names(functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for number, name in enumerate(published, 1):
         tool = name
         if tool not in reserved_names or tool in names:
-            tool = _unique(_plain(name, number), {*reserved_names, *names})
+            tool = _unique_name(_identifier(name, number), {*reserved_names, *names})
         names[tool] = name
     return names
 
 
-def _plain(name: str, number: int) -> str:
+def _identifier(name: str, number: int) -> str:
     plain = _NO_LETTERS.sub("_", name)
     if not plain.strip("_"):
         return f"api_{number}"
@@ -151,7 +151,7 @@ def _plain(name: str, number: int) -> str:
     return (plain if plain[0].isalpha() else f"api_{plain}")[:MAX_NAME]
 
 
-def _unique(name: str, reserved_names: set[str]) -> str:
+def _unique_name(name: str, reserved_names: set[str]) -> str:
     unique, number = name, 1
     while unique in reserved_names:
         number += 1

@@ -55,7 +55,7 @@ def agent_task(category: str, entry_id: str) -> str:
     return f"{category}_{number}"
 
 
-def dialogue(category: str, entry_id: str) -> str:
+def group_of(category: str, entry_id: str) -> str:
     """Return the group of an entry: its dialogue in multi-turn categories, its id in the others.
 
     Multi-turn ids end in ``_<dialogue>_<turn>``."""
@@ -109,7 +109,7 @@ class Options(Section):
 
     @field_validator("languages")
     @classmethod
-    def _once(cls, names: list[str]) -> list[str]:
+    def _deduplicate(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
 
 
@@ -136,7 +136,7 @@ def check_native(options: Options) -> None:
             )
 
 
-def chosen(names: Sequence[str]) -> list[str]:
+def expand_names(names: Sequence[str]) -> list[str]:
     """Return the categories that these names and groups select, each once. Raises `UserError`."""
     location = "benchmarks.acebench.categories"
     check_names(names, CHOICES["categories"], kind="category or group", location=location)

@@ -13,13 +13,13 @@ from ace_ray.benchmarks.external_outputs import (
     Entries,
     Output,
     Placed,
-    each_once,
     quote,
     read_json_lines,
     read_rows,
     require_known,
     single_answer,
     text_of,
+    unique_outputs,
     value_of,
 )
 from ace_ray.errors import UserError
@@ -47,12 +47,12 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     agents, both have ``result`` (the final state) and ``process`` (the calls) instead. Categories
     are read in a fixed order. Raises `UserError` (see `read_json_lines`)."""
     if path.is_file():
-        return each_once(read_json_lines(path, entries, _of_line), path)
+        return unique_outputs(read_json_lines(path, entries, _episode_of), path)
     if not path.is_dir():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
     files, language = _files(path), _language_of(path)
-    outputs = (output for c in files for output in _official(files[c], language, c, entries))
-    return each_once(outputs, path)
+    outputs = (output for c in files for output in _read_results(files[c], language, c, entries))
+    return unique_outputs(outputs, path)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -80,7 +80,7 @@ def _language_of(folder: Path) -> str:
     )
 
 
-def _official(path: Path, language: str, category: str, entries: Entries) -> Iterator[Placed]:
+def _read_results(path: Path, language: str, category: str, entries: Entries) -> Iterator[Placed]:
     for location, row in read_rows(path):
         entry_id = text_of(row, "id", location)
         entry = entries.find(entry_id, location, language=language, category=category)
@@ -88,7 +88,7 @@ def _official(path: Path, language: str, category: str, entries: Entries) -> Ite
         yield location, Output(entry, 0, _episode(entry, row, "result", location))
 
 
-def _of_line(entry: Entry, row: Row, location: str) -> Episode:
+def _episode_of(entry: Entry, row: Row, location: str) -> Episode:
     return _episode(entry, row, "output", location)
 
 

@@ -16,27 +16,27 @@ from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TO
 from ace_ray.benchmarks.acebench.tables import (
     aggregate,
     identity_value,
-    judged,
+    judged_stats,
     notes_on_languages,
     notes_on_missing,
     table6,
 )
 from ace_ray.benchmarks.acebench.tables import tables as paper_tables
 from ace_ray.benchmarks.aggregates import column_score
-from ace_ray.benchmarks.comparability import marked
+from ace_ray.benchmarks.comparability import mark_labels
 from ace_ray.benchmarks.results import (
     Bars,
+    BenchmarkResult,
     CategoryResult,
     Curves,
     Paper,
-    ReportedRun,
     Score,
     Table,
     Value,
 )
 from ace_ray.benchmarks.sizes import curves_by_size, size_of
-from ace_ray.benchmarks.statistics import pooled
-from ace_ray.types import RULE_SETS, ResultRow, own_task
+from ace_ray.benchmarks.statistics import pooled_score
+from ace_ray.types import RULE_SETS, ResultRow, task_key
 
 # Categories of Table 5. The paper does not name them. Only these make Tables 3 and 5 agree:
 # Watt-Tool-8B's 188 + 4 errors are the 93 errors in Incomplete plus the 99 in Error.
@@ -47,13 +47,13 @@ _SPECIAL = {
 }
 
 
-def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
+def table5(runs: Sequence[BenchmarkResult], rules: str) -> Table:
     """Build Table 5: errors by type on ``special_incomplete`` and ``special_error_param`` rows."""
-    labels, legend = marked(runs)
+    labels, legend = mark_labels(runs)
     lines: list[list[Value]] = []
     judged_rows, other_errors = [], []
     for run, label in zip(runs, labels, strict=True):
-        blocks = [judged(run, run.summary["combined"], name) for name in _DETECTED_IN]
+        blocks = [judged_stats(run, run.summary["combined"], name) for name in _DETECTED_IN]
         judged_blocks = [block for block in blocks if block is not None]
         if len(judged_blocks) < len(blocks):
             lines.append([label, None, None])
@@ -98,12 +98,12 @@ _KINDS = {
 }
 
 
-def figure6(runs: Sequence[ReportedRun], rules: str) -> tuple[list[Table], list[Bars]]:
+def figure6(runs: Sequence[BenchmarkResult], rules: str) -> tuple[list[Table], list[Bars]]:
     """Return a table and a figure for each group of categories. The paper has only Normal data.
 
     Upstream's types are counted under the paper's kinds. A run without judged rows in a group has
     no values. A group without errors has no figure."""
-    labels, legend = marked(runs)
+    labels, legend = mark_labels(runs)
     tables, figures = [], []
     for group in TOP:
         errors = [
@@ -113,7 +113,11 @@ def figure6(runs: Sequence[ReportedRun], rules: str) -> tuple[list[Table], list[
         ranked = [kind for kind, _ in sum(counts, Counter()).most_common()]
         lines: list[list[Value]] = []
         for run, label, kinds, count in zip(runs, labels, errors, counts, strict=True):
-            numbers = [_judged(run.summary, group), count.total(), *(count[k] for k in ranked)]
+            numbers = [
+                _count_scored(run.summary, group),
+                count.total(),
+                *(count[k] for k in ranked),
+            ]
             lines.append([label, *(numbers if kinds is not None else [None] * len(numbers))])
         name, title = f"figure6-{group}", f"Figure 6: kinds of errors on {group.capitalize()} data"
         header = ["Model", "Judged rows", "Errors", *ranked]
@@ -141,7 +145,7 @@ def _counts(errors: Mapping[str, Any]) -> Counter[str]:
     return counts
 
 
-def _judged(summary: Mapping[str, Any], group: str) -> int:
+def _count_scored(summary: Mapping[str, Any], group: str) -> int:
     categories = summary["combined"]["categories"]
     return sum(categories[name]["scored"] for name in GROUPS[group] if name in categories)
 
@@ -149,7 +153,7 @@ def _judged(summary: Mapping[str, Any], group: str) -> int:
 _TITLES = {**PAPER_COLUMNS, "normal": "Normal"}
 
 
-def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
+def figure7(runs: Sequence[BenchmarkResult], rules: str) -> tuple[Curves | None, list[str]]:
     """Return Figure 7, with a curve over model size for each model family, and notes on the sizes.
 
     The figure is None if fewer than two sizes are known. Accuracies cover all languages of runs."""
@@ -196,11 +200,11 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
             for name in ("overall", *TOP)
         ),
         column_score(block, rules, ("paper", PAPER), "overall", "Overall", languages),
-        pooled(stats[rules] for stats in block["categories"].values()),
+        pooled_score(stats[rules] for stats in block["categories"].values()),
     ]
 
 
-def categories(run: ReportedRun) -> Sequence[CategoryResult]:
+def categories(run: BenchmarkResult) -> Sequence[CategoryResult]:
     """Return the accuracies of all categories by language, and for dialogues and agents the process
     accuracies."""
     return statistics.categories(run, RULE_SETS, (*MULTI_TURN, *AGENT))
@@ -212,10 +216,10 @@ PAPER_GROUPS = {_TITLES[group]: members for group, members in GROUPS.items()}
 
 def task(row: ResultRow) -> str:
     """Return the key of a row's task. Agent entries with the same question share a key."""
-    return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
+    return agent_task(row.category, row.id) if row.category in AGENT else task_key(row)
 
 
-def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
+def paper(runs: Sequence[BenchmarkResult], rules: str) -> Paper:
     """Build Tables 2 to 8, Figures 6 and 7. Each kind of prompt has its own tables and figures."""
     tables: list[Table] = []
     figures: list[Curves | Bars] = []
@@ -247,13 +251,13 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     if not tables:
         notes.append("no run has standard prompts: other tables and figures are not shown")
     tables.append(table6(runs, rules))
-    tables.sort(key=_order)
+    tables.sort(key=_sort_key)
     return Paper(
         [replace(table, title=f"{table.title}, {rules} rules") for table in tables], figures, notes
     )
 
 
-def _order(table: Table) -> tuple[bool, str, str]:
+def _sort_key(table: Table) -> tuple[bool, str, str]:
     """Return the sort key: standard prompts first, then Tables 2 to 8 before Figure 6."""
     *_, variant = ["", *(name for name in _PROMPTS if table.name.endswith(f"-{name}"))]
     return bool(variant), variant, "z" if table.name.startswith("figure") else table.name

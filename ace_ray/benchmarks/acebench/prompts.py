@@ -69,7 +69,7 @@ def own_prompts(variant: str = "standard") -> Prompts:
     return Prompts("own", variant, {**OWN, **NORMAL_VARIANTS.get(variant, {})})
 
 
-def official(data_folder: Path, variant: str = "standard") -> Prompts:
+def load_prompts(data_folder: Path, variant: str = "standard") -> Prompts:
     """Read the official texts from ``<data_folder>/upstream/prompts.json``.
 
     Upstream has only the standard variant. For another ``variant``, the prompt of the normal
@@ -197,7 +197,7 @@ class AgentTexts:
         rules = [texts[f"rules_{kind}"] for name, kind in _SERVICES.items() if name in classes]
         return {"role": "system", "content": texts[f"{prefix}turn_system"] + "".join(rules)}
 
-    def person(self, entry: Entry) -> dict[str, str]:
+    def simulator_system(self, entry: Entry) -> dict[str, str]:
         """Return the system message of the user simulator."""
         texts, classes = self.texts[entry.language], entry.data["involved_classes"]
         kind = "phone" if "BaseApi" in classes else "travel" if "Travel" in classes else "finance"
@@ -210,11 +210,11 @@ def official_agents(data_folder: Path) -> AgentTexts:
     naming a text that is missing or malformed."""
     path = data_folder / OFFICIAL_FILE
     upstream = read_texts(path)
-    texts = {language: _of(upstream, language, str(path)) for language in ("en", "zh")}
+    texts = {language: _texts_of(upstream, language, str(path)) for language in ("en", "zh")}
     return AgentTexts("official", texts)
 
 
-def _of(upstream: Mapping[str, Any], language: str, location: str) -> dict[str, str]:
+def _texts_of(upstream: Mapping[str, Any], language: str, location: str) -> dict[str, str]:
     upper = language.upper()
     opener = "0" if language == "zh" else "1"
     keys = {

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from ace_ray.benchmarks.acebench.agent_calls import AgentCall, agent_calls
 from ace_ray.benchmarks.acebench.native import answer_text, arguments_of
 from ace_ray.benchmarks.acebench.prompts import AgentTexts
-from ace_ray.benchmarks.context import EpisodeContext, Truncated, as_sent, tool_results
-from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, to_chat, tool_messages
+from ace_ray.benchmarks.transcript import Call, Step, steps_of, text_of
 from ace_ray.sandbox.protocol import Session
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 
@@ -51,7 +51,7 @@ class Rollout:
         return self.context.episode
 
     @property
-    def official(self) -> bool:
+    def is_official(self) -> bool:
         return self.protocol == "official"
 
     async def ask_agent(self, history: str) -> tuple[str, list[AgentCall] | None]:
@@ -65,13 +65,13 @@ class Rollout:
         else:
             self._open(self.texts.system(self.entry, "native_"))
             replay = self.context.replay_reasoning
-            sent = as_sent(self.episode.messages, arguments_of, reasoning=replay)
+            sent = to_chat(self.episode.messages, arguments_of, reasoning=replay)
         completion = await self.context.ask(sent, tools=self.tools)
         if isinstance(completion, Truncated):
             raise completion
         text, calls = completion.text, None
         if completion.tools is None:
-            loop: Loop = "multi_turn" if self._turns else "multi_step"
+            loop: Loop = "multi_turn" if self._is_multi_turn else "multi_step"
             calls = agent_calls(text, loop=loop, protocol=self.protocol)
         else:
             text, calls = self._native_calls(completion.tools)
@@ -93,7 +93,7 @@ class Rollout:
     def _open(self, system: Mapping[str, Any]) -> None:
         if self.episode.model_calls:
             return
-        if not self._turns:
+        if not self._is_multi_turn:
             question = str(self.entry.data["question"])
             self.context.say("user", question)
         # The user's first message may be stored already: insert the system message before it.
@@ -103,7 +103,9 @@ class Rollout:
         """Return the user simulator's message, and add it to its chat, in which it receives only
         messages of the agent without a call. Its tokens do not count as the candidate's."""
         completion = await self.context.ask_role("user", chat)
-        chat.append({"role": own_role(official=self.official), "content": completion.text})
+        chat.append(
+            {"role": simulator_chat_role(official=self.is_official), "content": completion.text}
+        )
         self.context.say("user", completion.text)
         self._note("user", completion, completion.text)
         return completion.text
@@ -127,10 +129,10 @@ class Rollout:
         start = time.perf_counter()
         observed = []
         for call in calls:
-            observed.append(await self._observed(call))
+            observed.append(await self._run_call(call))
             if observed[-1][0] and self._batch_ends(observed):
                 break
-        if self.official:
+        if self.is_official:
             await self._show_again(observed)
         answer = self._answer(observed)
         self.process.append(text)
@@ -147,15 +149,15 @@ class Rollout:
         if self.tools is None:
             self.context.say("tool", str(answer))
         else:
-            self.episode.messages += tool_results(self.episode.messages[-1], answer)
+            self.episode.messages += tool_messages(self.episode.messages[-1], answer)
         return answer
 
-    async def _observed(self, call: AgentCall) -> tuple[str, Any]:
+    async def _run_call(self, call: AgentCall) -> tuple[str, Any]:
         """Run one call. Return its kind of error ("" if it succeeded) and its answer."""
         if not call.problem:
             answer = await self.session.call(call.name, call.arguments)
             return answer.error, answer.value
-        if self.official:  # upstream looks up the tool before it fails on the arguments
+        if self.is_official:  # upstream looks up the tool before it fails on the arguments
             answer = await self.session.call(call.tool or call.name, _NEVER_TAKEN)
             if answer.error == "unknown_tool":
                 return answer.error, answer.value
@@ -181,20 +183,20 @@ class Rollout:
         return answer
 
     @property
-    def _turns(self) -> bool:
+    def _is_multi_turn(self) -> bool:
         return self.entry.category == "agent_multi_turn"
 
     def _batch_ends(self, observed: Sequence[tuple[str, Any]]) -> bool:
         """Return whether the batch ends after the last observed call, which failed. It ends only in
         agent_multi_turn under ``official``, but not at an unknown tool after the first call."""
         unknown_later = observed[-1][0] == "unknown_tool" and len(observed) > 1
-        return self.official and self._turns and not unknown_later
+        return self.is_official and self._is_multi_turn and not unknown_later
 
     def _answer(self, observed: Sequence[tuple[str, Any]]) -> Any:
         texts = self.texts.texts[self.entry.language]
-        if not self.official:
+        if not self.is_official:
             return [{"error": value} if error else value for error, value in observed]
-        if observed and self._turns and observed[-1][0] and self._batch_ends(observed):
+        if observed and self._is_multi_turn and observed[-1][0] and self._batch_ends(observed):
             return list(texts["turn_failed"])  # upstream iterates over the characters
         self.registered = True
         answers: list[Any] = []
@@ -211,10 +213,10 @@ class Rollout:
                 answers.append(value)
         return answers
 
-    def finished(self, index: int, message: Any) -> bool:
+    def is_finished(self, index: int, message: Any) -> bool:
         """Return whether `FINISH` in ``message`` ends the conversation. Upstream ignores the first
         three messages. In a list of results, an element must equal `FINISH`."""
-        if self.official:
+        if self.is_official:
             return index > 1 and FINISH in message
         return isinstance(message, str) and FINISH in message
 
@@ -223,10 +225,10 @@ class Rollout:
 
         ``before`` and ``end`` are states of the sandbox. The result's ``after`` is the state that
         upstream judges: under ``official`` it is empty if no batch of calls was completed."""
-        user = self.context.roles["user"].identity if self._turns else {}
+        user = self.context.roles["user"].identity if self._is_multi_turn else {}
         return {
             "before": before,
-            "after": end if self.registered or not self.official else [],
+            "after": end if self.registered or not self.is_official else [],
             "end": end,
             "process": self.process,
             "steps": self.steps,
@@ -257,9 +259,9 @@ async def run_agent(
         rollout = Rollout(entry, context, texts, protocol, max_messages, session, tools)
         try:
             if entry.category == "agent_multi_turn":
-                ending = await _multi_turn(rollout)
+                ending = await _run_multi_turn(rollout)
             else:
-                ending = await _multi_step(rollout)
+                ending = await _run_multi_step(rollout)
         except Truncated as truncated:
             ending = truncated.reason
         end = await session.state()
@@ -267,7 +269,7 @@ async def run_agent(
     return context.episode
 
 
-async def _multi_step(rollout: Rollout) -> str:
+async def _run_multi_step(rollout: Rollout) -> str:
     """Run an episode of agent_multi_step. Return its ending: "finished" or "max_messages".
 
     Every message of the agent goes to execution. Under ``official`` the agent never sees its own
@@ -275,33 +277,33 @@ async def _multi_step(rollout: Rollout) -> str:
     history = f"user:{rollout.entry.data['question']}\n"
     for index in range(0, rollout.max_messages, 2):
         text, calls = await rollout.ask_agent(history)
-        if not rollout.official:
+        if not rollout.is_official:
             history += f"agent:{text}\n"
         # Under "fixed" a message with a call does not end the episode, whatever its text.
-        if (rollout.official or calls is None) and rollout.finished(index, text):
+        if (rollout.is_official or calls is None) and rollout.is_finished(index, text):
             return "finished"
         if index + 1 == rollout.max_messages:
             break
         answer = rollout.refuse(text) if calls is None else await rollout.execute(text, calls)
         history += f"execution result:{answer}\n"
-        if rollout.official and rollout.finished(index + 1, answer):
+        if rollout.is_official and rollout.is_finished(index + 1, answer):
             return "finished"
     return "max_messages"
 
 
-def own_role(*, official: bool) -> str:
+def simulator_chat_role(*, official: bool) -> str:
     """Return the role of the user simulator's own messages in its chat; upstream's is "system"."""
     return "system" if official else "assistant"
 
 
-async def _multi_turn(rollout: Rollout) -> str:
+async def _run_multi_turn(rollout: Rollout) -> str:
     """Run an episode of agent_multi_turn. Return its ending: "finished" or "max_messages".
 
     The agent's messages with calls go to execution, its other messages to the user simulator
     (upstream's ``Scene``). Raises `Truncated`."""
     entry, texts = rollout.entry, rollout.texts
     chat: list[dict[str, Any]] = [
-        texts.person(entry),
+        texts.simulator_system(entry),
         {"role": "user", "content": texts.texts[entry.language]["opener"]},
     ]
     speaker, message = "user", await rollout.ask_user(chat)
@@ -318,9 +320,9 @@ async def _multi_turn(rollout: Rollout) -> str:
         else:
             speaker = "agent"
             message, calls = await rollout.ask_agent(history)
-            if calls is not None and not rollout.official:
+            if calls is not None and not rollout.is_official:
                 continue  # a message with a call does not end the episode
-        if rollout.finished(index, message):
+        if rollout.is_finished(index, message):
             return "finished"
     return "max_messages"
 
@@ -347,10 +349,10 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
     stored = state.get("steps") if isinstance(state, Mapping) else None
     spoken = [s for s in stored if isinstance(s, Mapping)] if isinstance(stored, list) else []
     if not spoken:
-        return of_messages(messages)
+        return steps_of(messages)
     # The opening is the system message, and in agent_multi_step also the task.
     opening = ("system",) if spoken[0].get("speaker") == "user" else ("system", "user")
-    steps = of_messages(list(takewhile(lambda message: message.get("role") in opening, messages)))
+    steps = steps_of(list(takewhile(lambda message: message.get("role") in opening, messages)))
     for record in spoken:
         role = _ROLES.get(text_of(record.get("speaker")), "tool")
         if role == "tool" and record.get("calls") and steps and steps[-1].role == "assistant":

@@ -32,10 +32,10 @@ from ace_ray.benchmarks.aggregates import (
     Columns,
     aggregate,
     aggregates,
-    judged,
     root_shares,
+    to_aggregates,
 )
-from ace_ray.benchmarks.statistics import by_language, completeness, described, tallied
+from ace_ray.benchmarks.statistics import by_language, completeness, describe, tally_rows
 from ace_ray.benchmarks.tally import Tally, counts, errors, totals
 from ace_ray.types import RULE_SETS, ResultRow
 
@@ -56,33 +56,33 @@ GROUPS = {name: categories for name, (_, _, categories) in _GROUPS.items()}
 TOP = ("normal", "special", "agent")
 
 
-def _in_order(values: Sequence[float], weights: Sequence[float] | None) -> float:
+def _ordered_mean(values: Sequence[float], weights: Sequence[float] | None) -> float:
     # Since Python 3.12, sum() compensates rounding errors, unlike the official evaluator.
     if weights is None:
         return reduce(add, values, 0.0) / len(values)
     return reduce(add, map(mul, weights, values), 0.0)
 
 
-def _rounded(values: Sequence[float], weights: Sequence[float] | None) -> float:
-    return round(_in_order([round(value, 3) for value in values], weights), 3)
+def _rounded_mean(values: Sequence[float], weights: Sequence[float] | None) -> float:
+    return round(_ordered_mean([round(value, 3) for value in values], weights), 3)
 
 
-def _rounded_once(values: Sequence[float], weights: Sequence[float] | None) -> float:
-    return round(_in_order(values, weights), 3)
+def _mean_rounded_once(values: Sequence[float], weights: Sequence[float] | None) -> float:
+    return round(_ordered_mean(values, weights), 3)
 
 
 # The columns of the official result workbook, rounded to 3 digits as upstream does. Accuracies are
 # rounded before they are averaged, except of special categories.
 WORKBOOK: Columns = {
-    name: Column(title, parts, mean=_rounded_once if name == "special" else _rounded)
+    name: Column(title, parts, mean=_mean_rounded_once if name == "special" else _rounded_mean)
     for name, (title, _, parts) in _GROUPS.items()
-} | {"overall": Column("Summary", TOP, (0.578, 0.2676, 0.1545), _rounded)}
+} | {"overall": Column("Summary", TOP, (0.578, 0.2676, 0.1545), _rounded_mean)}
 # The columns of the paper's Table 2, unrounded, with the weights of Appendix E: the roots of the
 # numbers of judged entries and dialogues. The official sizes (700, 150 and 50) give the workbook's
 # weights. The paper misprints the denominator of the agent weight (nested roots): weights sum to 1.
 PAPER: Columns = {
-    name: Column(title, parts, mean=_in_order) for name, (_, title, parts) in _GROUPS.items()
-} | {"overall": Column("Overall", TOP, "sqrt n", _in_order)}
+    name: Column(title, parts, mean=_ordered_mean) for name, (_, title, parts) in _GROUPS.items()
+} | {"overall": Column("Overall", TOP, "sqrt n", _ordered_mean)}
 PAPER_COLUMNS = {name: column.title for name, column in PAPER.items()}
 _TABLES = {"workbook": WORKBOOK, "paper": PAPER}
 
@@ -93,13 +93,15 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
     the scored rows, but is left out of aggregates.
     """
-    tallies = tallied(rows, RULE_SETS, {"all": CATEGORIES}, MULTI_TURN)
+    tallies = tally_rows(rows, RULE_SETS, {"all": CATEGORIES}, MULTI_TURN)
     blocks: dict[str, Any] = {}
     means: dict[str, dict[tuple[str, str], Mapping[str, Aggregate]]] = {}
     for language, spoken in by_language(tallies).items():
         block = _block(spoken)
         means[language] = {
-            (rules, table): aggregates(columns, judged(block["categories"], rules, max_unscored))
+            (rules, table): aggregates(
+                columns, to_aggregates(block["categories"], rules, max_unscored)
+            )
             for rules in RULE_SETS
             for table, columns in _TABLES.items()
         }
@@ -124,7 +126,7 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
 
 def _block(every: Sequence[Tally]) -> dict[str, Any]:
     categories = {
-        name: described(tallies, RULE_SETS)
+        name: describe(tallies, RULE_SETS)
         for name in CATEGORIES
         if (tallies := [tally for tally in every if tally.category == name])
     }

@@ -13,8 +13,8 @@ from ace_ray.benchmarks.acebench.options import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TOP
 from ace_ray.benchmarks.aggregates import column_estimate, table_of_runs
-from ace_ray.benchmarks.comparability import marked, self_played
-from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
+from ace_ray.benchmarks.comparability import mark_labels, self_play_lines
+from ace_ray.benchmarks.results import BenchmarkResult, Estimate, Table, Value
 from ace_ray.benchmarks.statistics import ACCURACY, PROCESS, VALUE, estimate, is_judged, percents
 from ace_ray.types import RULE_SETS, canonical_json
 
@@ -56,37 +56,37 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
 Block = Mapping[str, Any]
 
 
-def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> Estimate | None:
+def aggregate(run: BenchmarkResult, block: Block | None, name: str, rules: str) -> Estimate | None:
     """Return a run's estimate for the column ``name`` of the paper's Table 2."""
     return column_estimate(run, block, rules, ("paper", PAPER), name)
 
 
 def category(
-    run: ReportedRun, block: Block, name: str, rules: str, *, process: bool = False
+    run: BenchmarkResult, block: Block, name: str, rules: str, *, process: bool = False
 ) -> Estimate | None:
     """Return the accuracy of a category, or with ``process`` its process accuracy."""
-    stats = (judged(run, block, name) or {}).get(rules)
+    stats = (judged_stats(run, block, name) or {}).get(rules)
     return estimate(stats, PROCESS if process else ACCURACY)
 
 
-def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:
+def judged_stats(run: BenchmarkResult, block: Block, name: str) -> Mapping[str, Any] | None:
     """Return the summary of a category, or None if too many of its rows are unscored."""
     stats: Mapping[str, Any] | None = block["categories"].get(name)
     return stats if stats and is_judged(stats, run.summary["max_unscored"]) else None
 
 
-def both_languages(run: ReportedRun) -> Block | None:
+def both_languages(run: BenchmarkResult) -> Block | None:
     """Return the combined block if it combines English and Chinese, else None."""
     is_complete = set(run.summary["languages"]) == set(LANGUAGES)
     return run.summary["combined"] if is_complete else None
 
 
-def identity_value(run: ReportedRun, key: str) -> str:
+def identity_value(run: BenchmarkResult, key: str) -> str:
     """Return the value of ``key`` in the run's identity, "unknown" if it is missing."""
     return str(run.identity.get(key, "unknown"))
 
 
-def notes_on_languages(runs: Sequence[ReportedRun]) -> list[str]:
+def notes_on_languages(runs: Sequence[BenchmarkResult]) -> list[str]:
     """Return notes that name the runs with only one language."""
     alone = {
         language: [run.label for run in runs if set(run.summary["languages"]) == {language}]
@@ -114,14 +114,14 @@ _AGENT = {
     for kind in ("EA", "PA")
 }
 # Tables of all groups, and their languages.
-_OF_GROUPS: Mapping[str, tuple[str, Callable[[ReportedRun], Block | None]]] = {
+_OF_GROUPS: Mapping[str, tuple[str, Callable[[BenchmarkResult], Block | None]]] = {
     "table2": ("English and Chinese combined", both_languages),
     "table7": ("English", lambda run: run.summary["languages"].get("en")),
     "table8": ("Chinese", lambda run: run.summary["languages"].get("zh")),
 }
 
 
-def tables(runs: Sequence[ReportedRun], rules: str) -> Iterator[Table]:
+def tables(runs: Sequence[BenchmarkResult], rules: str) -> Iterator[Table]:
     """Build Tables 2, 7 and 8 of all groups, Table 3 of special and Table 4 of agent categories.
 
     A run of one language has no values in Table 2. Tables 3 and 4 pool the rows of languages."""
@@ -129,14 +129,14 @@ def tables(runs: Sequence[ReportedRun], rules: str) -> Iterator[Table]:
         title = f"accuracy by kind of data, {words} (%)"
 
         def groups(
-            run: ReportedRun, block: Callable[[ReportedRun], Block | None] = block
+            run: BenchmarkResult, block: Callable[[BenchmarkResult], Block | None] = block
         ) -> list[Value]:
             return [aggregate(run, block(run), column, rules) for column in PAPER_COLUMNS]
 
         rows = f"rows of all categories of a group in {words}"
         yield _table(name, title, list(PAPER_COLUMNS.values()), runs, groups, rows)
 
-    def special(run: ReportedRun) -> list[Value]:
+    def special(run: BenchmarkResult) -> list[Value]:
         return [category(run, run.summary["combined"], name, rules) for name in _SPECIAL.values()]
 
     yield _table(
@@ -148,7 +148,7 @@ def tables(runs: Sequence[ReportedRun], rules: str) -> Iterator[Table]:
         "rows of special categories",
     )
 
-    def agents(run: ReportedRun) -> list[Value]:
+    def agents(run: BenchmarkResult) -> list[Value]:
         block = run.summary["combined"]
         return [category(run, block, name, rules, process=p) for name, p in _AGENT.values()]
 
@@ -160,13 +160,13 @@ def _table(
     name: str,
     title: str,
     header: Sequence[str],
-    runs: Sequence[ReportedRun],
-    cells: Callable[[ReportedRun], list[Value]],
+    runs: Sequence[BenchmarkResult],
+    cells: Callable[[BenchmarkResult], list[Value]],
     rows: str,
 ) -> Table:
     """Build a table of the paper. ``rows``: the rows that it needs."""
     title = f"Table {name.removeprefix('table')}: {title}"
-    notes = [*notes_on_languages(runs), *(self_played(runs) if name != "table3" else ())]
+    notes = [*notes_on_languages(runs), *(self_play_lines(runs) if name != "table3" else ())]
     table = table_of_runs(name, title, header, runs, cells, notes)
     return replace(table, notes=[*table.notes, *notes_on_missing(rows, table.lines)])
 
@@ -175,7 +175,7 @@ def _table(
 _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
 
 
-def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
+def table6(runs: Sequence[BenchmarkResult], rules: str) -> Table:
     """Build Table 6: accuracy on English normal data by prompt variant, a line per `_series`."""
     lines: list[list[Value]] = []
     notes: list[str] = []
@@ -199,7 +199,7 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
             for variant, run in by_variant.items()
         )
         notes.append(f"{members[0].model}: {sources}")
-        notes += [line for line in marked(members)[1] if line.startswith("*")]
+        notes += [line for line in mark_labels(members)[1] if line.startswith("*")]
     if not lines and not missing:
         notes.append("missing: runs of at least two prompt variants, without native tool calls")
     return Table(
@@ -218,13 +218,13 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
     )
 
 
-def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
+def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]:
     """Group runs that differ only in the variant. A group has at most one run of each variant."""
-    alike: dict[str, list[dict[str, ReportedRun]]] = {}
+    alike: dict[str, list[dict[str, BenchmarkResult]]] = {}
     for run in runs:
         series = alike.setdefault(_key(run), [])
         variant = identity_value(run, "variant")
-        room: dict[str, ReportedRun] = next((s for s in series if variant not in s), {})
+        room: dict[str, BenchmarkResult] = next((s for s in series if variant not in s), {})
         if not room:
             series.append(room)
         room[variant] = run
@@ -235,6 +235,6 @@ def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
     ]
 
 
-def _key(run: ReportedRun) -> str:
+def _key(run: BenchmarkResult) -> str:
     basis: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
     return canonical_json([run.candidate, basis])

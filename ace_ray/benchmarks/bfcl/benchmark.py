@@ -15,29 +15,34 @@ from typing import Any, Self
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.categories import asked_id, form_of
+from ace_ray.benchmarks.bfcl.categories import form_of, original_id
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage, all_files
-from ace_ray.benchmarks.bfcl.decode import executable, holds_calls, source_trees
+from ace_ray.benchmarks.bfcl.decode import executable_calls, holds_calls, source_trees
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.episode import agentic, conversation
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
-from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
-from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, requested_categories
+from ace_ray.benchmarks.bfcl.gold import gold_of, gold_text, has_python_gold
+from ace_ray.benchmarks.bfcl.options import (
+    CHOICES,
+    absence_reasons,
+    categories_of,
+    requested_categories,
+)
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.prompts import (
-    WithoutSystem,
-    official,
+    SystemlessModel,
+    add_system,
+    merge_system,
+    official_prompts,
     own_prompts,
-    with_system,
-    without_system,
 )
 from ace_ray.benchmarks.bfcl.score import tables
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
-from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
+from ace_ray.benchmarks.bfcl.score.summary import add_metrics, summarize
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import OFFICIAL_TOOLS_SHA256, tool_sources
@@ -83,11 +88,11 @@ class BFCL(Benchmark):
         super().__init__(options)
         self._native = options.mode == "native"
         _check(options)
-        self._categories = chosen(options)
+        self._categories = categories_of(options)
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         # Prompts, docs, tools and conversations are read here, since workers lack the data.
-        self._prompts = own_prompts() if self._package.is_mini else official(self._package)
+        self._prompts = own_prompts() if self._package.is_mini else official_prompts(self._package)
         self._docs = function_docs(self._package)
         self._episodes = EpisodeSettings(self._prompts, self._docs, self._native, options.results)
         self._sources = tool_sources(self._package)
@@ -142,7 +147,7 @@ class BFCL(Benchmark):
         return {**self._options.model_dump(mode="json"), "data": data}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        return self._sent(self._opening(entry))
+        return self._sent_messages(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
         """Return the first messages of an episode; a memory entry's show an empty memory."""
@@ -160,11 +165,11 @@ class BFCL(Benchmark):
                 hints=2 if category == groups.FORMAT_SENSITIVITY else 1,
             )
         if category not in groups.CONVERSATIONS:
-            messages = with_system(self._prompts.texts.agentic, messages)
+            messages = add_system(self._prompts.texts.agentic, messages)
         if category in groups.MEMORY:
             backend = category.removeprefix("memory_")
             text = self._prompts.memory(data["scenario"], backend, "")
-            messages = with_system(text, messages)
+            messages = add_system(text, messages)
         return self._episodes.opening(messages, self._episodes.functions(entry)[0])
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
@@ -172,7 +177,9 @@ class BFCL(Benchmark):
         if not self._native:  # `Chat.require_tools` checks native tool results
             roles += [self._options.results, "assistant", "user"]
         extra_fields = {"tool": {"name": "x()"}}
-        return self._sent([{"role": r, **extra_fields.get(r, {}), "content": "x"} for r in roles])
+        return self._sent_messages(
+            [{"role": r, **extra_fields.get(r, {}), "content": "x"} for r in roles]
+        )
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         if not self._native:
@@ -194,14 +201,14 @@ class BFCL(Benchmark):
         return f"{entry.category}/{entry.data['scenario']}"
 
     async def prepare(self, entry: Entry, context: EpisodeContext) -> dict[str, Any]:
-        self._without_system(context)
+        self._drop_system(context)
         talks = self._conversations[entry.data["scenario"]]
         return await agentic.prepare_memory(
             entry, context, self._episodes, talks, self._embedder(entry)
         )
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
-        self._without_system(context)
+        self._drop_system(context)
         if entry.category in groups.CONVERSATIONS:
             return await conversation.rollout(entry, context, self._episodes)
         if entry.category in groups.MEMORY:
@@ -210,24 +217,24 @@ class BFCL(Benchmark):
             )
         if entry.category in groups.WEB_SEARCH:
             config = self._options.web_search
-            assert config is not None  # otherwise `chosen` refuses the category
+            assert config is not None  # otherwise `categories_of` refuses the category
             return await agentic.web_search_rollout(
                 entry, context, self._episodes, config, self._http
             )
-        return await self._single(entry, context)
+        return await self._run_single(entry, context)
 
-    async def _single(self, entry: Entry, context: EpisodeContext) -> Episode:
+    async def _run_single(self, entry: Entry, context: EpisodeContext) -> Episode:
         planned = None if self._options.system == "user" else context.opening
         messages, tools = planned or (self._opening(entry), self.tools(entry))
         episode = context.episode
-        answer = Answer.of(await context.answer(messages, tools))
+        answer = Answer.from_completion(await context.answer(messages, tools))
         if answer.calls is not None:
             episode.state = {"turns": [[answer.as_json()]], "ended": ""}
-        if self._options.contamination and asked_for_gold(entry.category):
+        if self._options.contamination and has_python_gold(entry.category):
             assert context.token_logprobs is not None  # set by every pipeline
             text = gold_text(entry.gold, entry.data["function"])
             try:
-                logprobs = await context.token_logprobs(self._sent(messages), text)
+                logprobs = await context.token_logprobs(self._sent_messages(messages), text)
                 episode.state = {"gold_logprobs": [round(value, 6) for value in logprobs]}
             except PromptTooLong:  # the verdict needs no probabilities
                 episode.state = {"gold_logprobs": None}
@@ -244,21 +251,23 @@ class BFCL(Benchmark):
         if entry.category in groups.CONVERSATIONS:
             turns = _turns(episode)
             verdicts = check_multi_turn(entry, turns, ending, self._sources, self._docs)
-            return with_metrics(verdicts, ending=ending or "finished")
+            return add_metrics(verdicts, ending=ending or "finished")
         if entry.category in groups.AGENTIC:
             verdicts = check_agentic(_answers(episode), entry.gold["ground_truth"], ending)
-            return with_metrics(verdicts, ending=ending or "finished")
+            return add_metrics(verdicts, ending=ending or "finished")
         answer = _single_answer(episode)
         category = entry.category
         if category == groups.FORMAT_SENSITIVITY:
-            category = asked_id(entry.id).rpartition("_")[0]
+            category = original_id(entry.id).rpartition("_")[0]
         functions = entry.data["function"]
         verdicts = check_single(category, functions, entry.gold, answer, form_of(entry.id))
-        return with_metrics(verdicts, ending=None, gold_logprobs=state.get("gold_logprobs"))
+        return add_metrics(verdicts, ending=None, gold_logprobs=state.get("gold_logprobs"))
 
-    def unread(self, entry: Entry, episode: Episode) -> Answers:
+    def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         if entry.category in _INTERACTIVE:
-            return [[answer.text or ""] for answer in _answers(episode) if not executable(answer)]
+            return [
+                [answer.text or ""] for answer in _answers(episode) if not executable_calls(answer)
+            ]
         answer = _single_answer(episode)
         inferred = (episode.state or {}).get("ended") != "inference"
         language = groups.language_of(entry.category)
@@ -308,18 +317,20 @@ class BFCL(Benchmark):
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
         categories = requested_categories(self._options)
-        missing = {name: why for name, why in absent(self._options).items() if name in categories}
+        missing = {
+            name: why for name, why in absence_reasons(self._options).items() if name in categories
+        }
         return {
             "mode": self._options.mode,
             "prompts": self._prompts.source,
             "version": self._package.version,
             "not_run": missing,
-            "comparable": ". ".join([self._comparable(), *tables.notes(summary, missing)]),
+            "comparable": ". ".join([self._comparability(), *tables.notes(summary, missing)]),
             **summary,
             **tables.tables(summary, missing),
         }
 
-    def _comparable(self) -> str:
+    def _comparability(self) -> str:
         if self._package.is_mini:
             return "not comparable with any leaderboard: the mini set is ace_ray's own"
         if reasons := list(self._differences()):
@@ -333,7 +344,7 @@ class BFCL(Benchmark):
 
     def _differences(self) -> Iterator[str]:
         """Yield the differences between this run and upstream's protocol."""
-        if not self._package.is_known():
+        if not self._package.has_official_data():
             yield "the data is not official"
         if self._sources.sha256 != OFFICIAL_TOOLS_SHA256:
             yield "the tools are not official"
@@ -350,12 +361,12 @@ class BFCL(Benchmark):
         if set(self._categories) & set(groups.WEB_SEARCH):
             yield "the web was searched on another day than for the leaderboard"
 
-    def _sent(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return without_system(messages) if self._options.system == "user" else messages
+    def _sent_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return merge_system(messages) if self._options.system == "user" else messages
 
-    def _without_system(self, context: EpisodeContext) -> None:
+    def _drop_system(self, context: EpisodeContext) -> None:
         if self._options.system == "user":
-            model = WithoutSystem(context.candidate.model)
+            model = SystemlessModel(context.candidate.model)
             context.candidate = replace(context.candidate, model=model)
 
     def _embedder(self, entry: Entry) -> Embedder | None:
@@ -370,7 +381,7 @@ class BFCL(Benchmark):
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
     """Read all files of a bfcl-eval copy. Return the rows per category. Raises `UserError`."""
     rows = Counter(entry.category for entry in load(package, groups.ALL_CATEGORIES))
-    function_docs(package), prerequisites(package), official(package)
+    function_docs(package), prerequisites(package), official_prompts(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))
     return {category: rows[category] for category in groups.ALL_CATEGORIES}
 
@@ -381,7 +392,7 @@ def _answers(episode: Episode) -> list[Answer]:
 
 def _turns(episode: Episode) -> list[list[Answer]]:
     turns = (episode.state or {}).get("turns", ())
-    return [[Answer.stored(answer) for answer in turn] for turn in turns]
+    return [[Answer.from_json(answer) for answer in turn] for turn in turns]
 
 
 def _single_answer(episode: Episode) -> Answer:

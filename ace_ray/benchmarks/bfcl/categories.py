@@ -123,7 +123,7 @@ def form_of(entry_id: str) -> Form:
     return _BY_NAME[match[1]]
 
 
-def asked_id(entry_id: str) -> str:
+def original_id(entry_id: str) -> str:
     """Return the id of the entry that a format sensitivity entry repeats; other ids unchanged."""
     match = _IN_ID.fullmatch(entry_id)
     return entry_id if match is None else match[2]

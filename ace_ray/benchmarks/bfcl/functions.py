@@ -25,7 +25,7 @@ _LISTS: Mapping[Language, tuple[str, ...]] = {
 _ARGUMENT_INDENT = 8
 
 
-def offered(
+def split_functions(
     docs: Mapping[str, Sequence[Function]],
     classes: Iterable[str],
     held_out: Mapping[str, Sequence[str]],
@@ -44,7 +44,7 @@ def offered(
     return functions, later
 
 
-def with_hints(
+def add_hints(
     functions: Iterable[Function], language: Language, hints: Hints = OWN_HINTS
 ) -> list[Function]:
     """Return copies of the functions with hints about the language of the calls.
@@ -56,7 +56,7 @@ def with_hints(
         if language != "python":
             parameters = function["parameters"]
             properties = {
-                name: _as_string(schema, language, hints)
+                name: _string_schema(schema, language, hints)
                 for name, schema in parameters["properties"].items()
             }
             changed["parameters"] = {**parameters, "properties": properties}
@@ -64,7 +64,7 @@ def with_hints(
     return hinted_functions
 
 
-def documented(functions: Sequence[Function], form: Documented) -> str:
+def render_docs(functions: Sequence[Function], form: Documented) -> str:
     """Return the documentation of the functions as a string in ``form``."""
     if form == "json":
         return json.dumps(functions, indent=4)
@@ -73,7 +73,7 @@ def documented(functions: Sequence[Function], form: Documented) -> str:
     return "\n\n".join(part for function in functions for part in (_python(function), "\n"))
 
 
-def _as_string(schema: Mapping[str, Any], language: Language, hints: Hints) -> dict[str, Any]:
+def _string_schema(schema: Mapping[str, Any], language: Language, hints: Hints) -> dict[str, Any]:
     kind, changed = schema["type"], dict(schema)
     text = str(schema.get("description", ""))
     text += hints.any[language] if kind == "any" else fill(hints.typed[language], type=kind)
@@ -122,7 +122,7 @@ def _xml_parameter(
     # upstream removes all commas from the tag, even those in a default
     return (
         f"{space}<param {attributes.replace(',', '')}>\n"
-        f"{space}  <desc>{_described(schema)}</desc>\n{inside}{space}</param>\n"
+        f"{space}  <desc>{_description(schema)}</desc>\n{inside}{space}</param>\n"
     )
 
 
@@ -137,7 +137,7 @@ def _python_parameters(properties: Mapping[str, Any], indent: int) -> str:
     for name, schema in properties.items():
         default = f", default={schema['default']!r}" if "default" in schema else ""
         kind = _python_type(schema)
-        lines.append(f"{' ' * indent}{name} ({kind}{default}): {_described(schema)}\n")
+        lines.append(f"{' ' * indent}{name} ({kind}{default}): {_description(schema)}\n")
         lines.append(_python_parameters(schema.get("properties", {}), indent + 4))
     return "".join(lines)
 
@@ -152,7 +152,7 @@ def _python_type(schema: Mapping[str, Any]) -> str:
     return _PYTHON_TYPES.get(kind, kind)
 
 
-def _described(schema: Mapping[str, Any]) -> str:
+def _description(schema: Mapping[str, Any]) -> str:
     text = str(schema.get("description", ""))
     return f"{text} Enum values: {schema['enum']}." if "enum" in schema else text
 
@@ -187,7 +187,7 @@ def openai_tools(
 
     The ``parameters`` of a tool are the JSON Schema of an object. As in upstream, ``response``, the
     description of a function's result, is kept. ``hinted``: add hints about the language."""
-    docs = with_hints(functions, language, hints) if hinted else list(functions)
+    docs = add_hints(functions, language, hints) if hinted else list(functions)
     tools = []
     for function in docs:
         parameters = function["parameters"]

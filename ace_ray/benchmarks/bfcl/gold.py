@@ -42,7 +42,7 @@ def gold_text(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> st
     return render(gold_calls(gold, functions))
 
 
-def asked_for_gold(category: str) -> bool:
+def has_python_gold(category: str) -> bool:
     """Return whether a category has gold calls in Python, which the contamination score needs."""
     return category in (*NON_LIVE, *LIVE) and not category.endswith(
         ("relevance", "_java", "_javascript")
@@ -51,24 +51,25 @@ def asked_for_gold(category: str) -> bool:
 
 def _arguments(acceptable: Mapping[str, Sequence[Any]], required: set[str]) -> dict[str, Any]:
     return {
-        name: _first(values)
+        name: _first_value(values)
         for name, values in acceptable.items()
         if name in required or (values and values[0] not in ("", None))
     }
 
 
-def _first(values: Sequence[Any]) -> Any:
-    return _plain(next((value for value in values if value != ""), ""))
+def _first_value(values: Sequence[Any]) -> Any:
+    return _resolve_lists(next((value for value in values if value != ""), ""))
 
 
-def _plain(value: Any) -> Any:
+def _resolve_lists(value: Any) -> Any:
     """Replace the lists of acceptable values inside an object by their first values."""
     if isinstance(value, Mapping):
         return {
-            key: _first(inner) if isinstance(inner, list) else inner for key, inner in value.items()
+            key: _first_value(inner) if isinstance(inner, list) else inner
+            for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [_plain(item) if isinstance(item, Mapping) else item for item in value]
+        return [_resolve_lists(item) if isinstance(item, Mapping) else item for item in value]
     return value
 
 
@@ -100,7 +101,7 @@ def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Go
     A wrong multi-turn answer lacks all calls of its last turn. ``docs``: the functions by class."""
     if entry.category == CHATABLE:
         return Gold(Episode(output="Hello."), Episode(output="[hello()]"))
-    if asked_for_gold(entry.category) or entry.category in (SQL, REST, *EXEC):
+    if has_python_gold(entry.category) or entry.category in (SQL, REST, *EXEC):
         *calls, final = gold_calls(entry.gold, entry.data["function"])
         wrong = Call(final.name, dict.fromkeys(final.args, "wrong") or {"wrong": 0})
         right, mangled = (Episode(output=render([*calls, call])) for call in (final, wrong))
@@ -112,13 +113,13 @@ def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Go
         for name in entry.data["involved_classes"]
         for doc in docs[name]
     }
-    gold = [[named_call(call, parameters) for call in turn] for turn in entry.gold]
+    gold = [[keyword_call(call, parameters) for call in turn] for turn in entry.gold]
     last = max(turn for turn, calls in enumerate(gold) if calls)
     short = [calls if turn != last else [] for turn, calls in enumerate(gold)]
-    return Gold(_turns(gold), _turns(short), may_fail=entry.id in UNANSWERABLE)
+    return Gold(_to_episode(gold), _to_episode(short), may_fail=entry.id in UNANSWERABLE)
 
 
-def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
+def keyword_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
     """Return a published call with all arguments named, as in answers of a model. Return a text
     that is not Python unchanged."""
     try:
@@ -130,7 +131,7 @@ def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
     return ast.unparse(ast.Call(call.func, [], [*keywords, *call.keywords]))
 
 
-def _turns(calls: Sequence[Sequence[str]]) -> Episode:
+def _to_episode(calls: Sequence[Sequence[str]]) -> Episode:
     """Return a conversation in which each turn has one step with all calls of the turn."""
     turns = [
         [Answer(text).as_json() for text in (*([f"[{', '.join(turn)}]"] if turn else []), "Done.")]

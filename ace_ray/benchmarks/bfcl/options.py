@@ -63,11 +63,11 @@ class Options(Section):
 
     @field_validator("categories")
     @classmethod
-    def _once(cls, names: list[str]) -> list[str]:
+    def _dedupe(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
 
 
-def absent(options: Options) -> dict[str, str]:
+def absence_reasons(options: Options) -> dict[str, str]:
     """Return ``{category: reason}`` for the categories that cannot run as configured."""
     reasons = {}
     if options.embedding is None:
@@ -88,12 +88,12 @@ def requested_categories(options: Options) -> set[str]:
     return categories
 
 
-def chosen(options: Options) -> list[str]:
+def categories_of(options: Options) -> list[str]:
     """Return the categories to run, in upstream's order.
 
     Raises:
         UserError: a name is unknown, or a requested category or group cannot run as configured."""
-    missing = absent(options)
+    missing = absence_reasons(options)
     location = "benchmarks.bfcl.categories"
     check_names(
         options.categories, CHOICES["categories"], kind="category or group", location=location

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
-from ace_ray.benchmarks.bfcl.functions import Function, documented, openai_tools, with_hints
+from ace_ray.benchmarks.bfcl.functions import Function, add_hints, openai_tools, render_docs
 from ace_ray.benchmarks.bfcl.texts import OWN, Texts, fill
 from ace_ray.benchmarks.context import Model
 from ace_ray.types import Completion, Sampling, digest
@@ -45,7 +45,7 @@ class Prompts:
         ``hints``: how often the hints about the programming language are added. Upstream adds them
         twice in format sensitivity, and not at all to held-out functions."""
         for _ in range(hints):
-            functions = with_hints(functions, language, self.texts.hints)
+            functions = add_hints(functions, language, self.texts.hints)
         style = self.texts.styles[form.style]
         call_format = style["tool_call_with_tag" if form.tagged else "tool_call_no_tag"]
         return fill(
@@ -61,7 +61,7 @@ class Prompts:
             available_tools=fill(
                 style["available_tools"],
                 format=form.documented,
-                functions=documented(functions, form.documented),
+                functions=render_docs(functions, form.documented),
             ),
         )
 
@@ -74,7 +74,7 @@ class Prompts:
         hints: int = 1,
     ) -> list[dict[str, Any]]:
         """Return the first messages of an episode in prompt mode, with the system prompt."""
-        return with_system(self.system(functions, form, language, hints), question)
+        return add_system(self.system(functions, form, language, hints), question)
 
     def tools(
         self, functions: Sequence[Function], language: Language = "python", hints: int = 1
@@ -100,7 +100,7 @@ class Prompts:
         )
 
 
-def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
+def add_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return ``messages`` with ``text`` at the start of the system message, added if missing."""
     if messages and messages[0]["role"] == "system":
         first = {**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}
@@ -113,12 +113,12 @@ def own_prompts() -> Prompts:
     return Prompts("own", OWN)
 
 
-def official(package: UpstreamPackage) -> Prompts:
+def official_prompts(package: UpstreamPackage) -> Prompts:
     """Return prompts with the texts of the user's copy of bfcl-eval. Raises `UserError`."""
     return Prompts("official", read_texts(package))
 
 
-def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def merge_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Turn system messages into user messages, and join consecutive user messages (upstream
     ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
     merged: list[dict[str, Any]] = []
@@ -131,8 +131,8 @@ def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     return merged
 
 
-class WithoutSystem:
-    """Sends messages to a model through `without_system`. Stored messages keep their roles."""
+class SystemlessModel:
+    """Sends messages to a model through `merge_system`. Stored messages keep their roles."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -143,4 +143,4 @@ class WithoutSystem:
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> Completion:
-        return await self._model.chat(without_system(messages), sampling, tools)
+        return await self._model.chat(merge_system(messages), sampling, tools)

@@ -20,8 +20,8 @@ from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.benchmarks.stabletoolbench.callable_names import FINISH, GIVE_ANSWER, GIVE_UP
 from ace_ray.errors import UserError
 from ace_ray.types import canonical_json
-from ace_ray.util.safe_loading import MOST_ROW_DEPTH, Unbounded, check_depth
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.safe_loading import MOST_ROW_DEPTH, InvalidContent, check_depth
+from ace_ray.util.sanitizing import replace_surrogates
 
 MAX_NODES = 5_000
 # Maximum nodes of a chain in a stored row. Each node adds two levels to the JSON.
@@ -37,23 +37,23 @@ def node(role: str, message: Any) -> Node:
     return {"role": role, "message": message, "next": []}
 
 
-def called(name: str, arguments: str, response: str = "") -> Node:
+def tool_node(name: str, arguments: str, response: str = "") -> Node:
     """Return a tool node; the response to Finish is empty."""
     return node("tool", {"name": name, "arguments": arguments, "response": response})
 
 
-def both_ends(nodes: list[Node]) -> list[Node]:
+def drop_middle(nodes: list[Node]) -> list[Node]:
     """Return at most `MAX_STORED_NODES` nodes; the middle of a longer chain is left out."""
     half = MAX_STORED_NODES // 2
     return nodes if len(nodes) <= MAX_STORED_NODES else [*nodes[:half], *nodes[-half:]]
 
 
-def linked(nodes: Sequence[Node]) -> list[Node]:
+def link_nodes(nodes: Sequence[Node]) -> list[Node]:
     """Return ``answer_details``: ``nodes`` as a chain below a system node and a user node."""
-    return chained([node("system", ""), node("user", ""), *nodes])
+    return chain_nodes([node("system", ""), node("user", ""), *nodes])
 
 
-def chained(nodes: list[Node]) -> list[Node]:
+def chain_nodes(nodes: list[Node]) -> list[Node]:
     """Make each node the only child of the node before it. Return a list with the first node."""
     for parent, child in pairwise(nodes):
         parent["next"] = [child]
@@ -63,10 +63,10 @@ def chained(nodes: list[Node]) -> list[Node]:
 def answer_of_text(text: str) -> dict[str, Any]:
     """Return the ``answer`` of an agent that only calls Finish, with the final answer ``text``."""
     raw = canonical_json({"return_type": GIVE_ANSWER, "final_answer": text})
-    return {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
+    return {"final_answer": raw, "answer_details": link_nodes([tool_node(FINISH, raw)])}
 
 
-def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def walk_chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the nodes of a converted answer, following the first child of each (upstream
     ``tooleval/utils.py::get_steps``). Stops at a malformed value, or after `MAX_NODES` nodes."""
     nodes = answer.get("answer_details")
@@ -77,7 +77,7 @@ def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         nodes = nodes[0].get("next")
 
 
-def graph(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def walk_graph(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield a root, then at most `MAX_NODES` nodes on all branches, each before its children."""
     waiting: list[Any] = [{"next": answer.get("answer_details")}]
     for _ in range(MAX_NODES):
@@ -88,8 +88,8 @@ def graph(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the messages of the tool nodes on the `chain`; JSON texts are parsed."""
-    messages = [tool_message(node) for node in chain(answer) if node.get("message")]
+    """Return the messages of the tool nodes on the `walk_chain`; JSON texts are parsed."""
+    messages = [tool_message(node) for node in walk_chain(answer) if node.get("message")]
     return [message for message in messages if message is not None]
 
 
@@ -146,27 +146,28 @@ def object_of(text: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, Mapping) else None
 
 
-def converted(query: str, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the converted answer of ``run``, an `AgentRun` as JSON, without ``available_tools``.
+def convert_run(query: str, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the converted answer of ``run``, an `AgentSolution` as JSON, without
+    ``available_tools``.
 
     ``total_steps`` counts system and user, as in upstream. If the run is ``valid``, its messages
     are converted, and ``final_answer`` is Finish's arguments as the model wrote them. As in
     upstream, thoughts in replies with calls, and calls after Finish in one reply, are left out. If
     the run is not valid, one path of one try is converted, and ``final_answer`` is "". Upstream
     draws the path at random; in ace_ray it depends only on the query."""
-    nodes = _from_messages(run["messages"]) if run["valid"] else _from_nodes(query, run)
+    nodes = _message_nodes(run["messages"]) if run["valid"] else _run_nodes(query, run)
     return {
         "query": query,
         "answer": {
             "method": run["method"],
             "total_steps": len(nodes) + 2,
             "final_answer": str(run["final"]["raw"]) if run["valid"] else "",
-            "answer_details": linked(both_ends(nodes)),
+            "answer_details": link_nodes(drop_middle(nodes)),
         },
     }
 
 
-def _from_messages(messages: Sequence[Mapping[str, Any]]) -> list[Node]:
+def _message_nodes(messages: Sequence[Mapping[str, Any]]) -> list[Node]:
     results = [message for message in messages if message["role"] == "tool"]
     responses = {message["tool_call_id"]: message["content"] for message in results}
     nodes = []
@@ -179,14 +180,14 @@ def _from_messages(messages: Sequence[Mapping[str, Any]]) -> list[Node]:
         for call in message["tool_calls"]:
             name, arguments = call["function"]["name"], call["function"]["arguments"]
             if name == FINISH:
-                nodes.append(called(name, arguments))
+                nodes.append(tool_node(name, arguments))
                 break
             if call["id"] in responses:
-                nodes.append(called(name, arguments, responses[call["id"]]))
+                nodes.append(tool_node(name, arguments, responses[call["id"]]))
     return nodes
 
 
-def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
+def _run_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
     chance = random.Random(query)
     run_nodes = chance.choice(run["tries"])["nodes"] if run["tries"] else []
     steps = list(_walk(run_nodes, chance))
@@ -197,7 +198,7 @@ def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
             nodes.append(node("assistant", step["description"]))
         elif step["type"] == "Action":
             arguments, response = next_step.get("description", ""), next_step.get("observation", "")
-            nodes.append(called(step["description"], arguments, response))
+            nodes.append(tool_node(step["description"], arguments, response))
     return nodes
 
 
@@ -221,11 +222,11 @@ FIX = "give a folder of converted answers, <group>.json each: {query_id: {query,
 
 def text_of(value: Any) -> str:
     """Return ``value`` as JSON text. Lone surrogates become U+FFFD, as in stored rows."""
-    return well_formed(json.dumps(value, ensure_ascii=False))
+    return replace_surrogates(json.dumps(value, ensure_ascii=False))
 
 
 def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[bytes]:
-    """Yield upstream's ``<model>/<group>.json`` in pieces, from (query id, `converted`) pairs."""
+    """Yield upstream's ``<model>/<group>.json`` in pieces, from (query id, `convert_run`) pairs."""
     before = "{"
     for query_id, answer in answers:
         yield f"{before}\n{text_of(query_id)}: {text_of(answer)}".encode()
@@ -286,7 +287,7 @@ def answer_json(answer: Mapping[str, Any], location: str) -> str:
     Raises `UserError` that names ``location`` if the answer is nested deeper than `MAX_NESTING`."""
     try:
         check_depth(answer, MAX_NESTING - 1)
-    except Unbounded:
+    except InvalidContent:
         problem = "the answer is nested too deeply"
         raise UserError(problem, where=location, fix="remove the answer") from None
     return json.dumps(answer)

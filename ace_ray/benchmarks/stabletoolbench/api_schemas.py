@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from ace_ray.benchmarks.dataset import Part, json_value, read_bounded, shaped
+from ace_ray.benchmarks.dataset import PartialModel, json_value, parse_tree, read_bounded
 from ace_ray.benchmarks.stabletoolbench.callable_names import (
     api_name,
     standardize,
@@ -27,14 +27,14 @@ Doc = dict[str, Any]
 _Description = Annotated[str, BeforeValidator(lambda v: v if isinstance(v, str) else "")]
 
 
-class _Parameter(Part):
+class _Parameter(PartialModel):
     name: str
     type: str = "STRING"
     description: _Description = ""
     default: Any = ""
 
 
-class _Request(Part):
+class _Request(PartialModel):
     """Fields that an API has in a query and in a tool directory."""
 
     method: str = "GET"
@@ -71,13 +71,13 @@ class _Api(_Request):
         return self.doc_of(*names, self.api_description, "")
 
 
-class Identified(Part):
+class QueryId(PartialModel):
     """The id of a published query."""
 
     query_id: int | Annotated[str, Field(min_length=1)]
 
 
-class Query(Identified):
+class Query(QueryId):
     """A published query; ``relevant`` lists the [tool, api] pairs that answer it."""
 
     query: str
@@ -92,7 +92,7 @@ class _ToolApi(_Request):
     description: Any = Field(None, validation_alias=AliasChoices("description", "api_description"))
 
 
-class _Tool(Part):
+class _Tool(PartialModel):
     tool_name: str = ""
     tool_description: _Description = ""
     api_list: list[_ToolApi] = Field(default_factory=list)
@@ -108,9 +108,9 @@ def _tool_of(path: Path) -> _Tool:
         if not {"name", "api_name"} & set(tree):
             problem = "describes neither a tool (api_list) nor an API (name)"
             raise UserError(problem, where=str(path), fix="correct or remove the file")
-        shaped(_ToolApi, tree, str(path))  # an error names the API's key
+        parse_tree(_ToolApi, tree, str(path))  # an error names the API's key
         tree = {**tree, "api_list": [tree]}
-    return shaped(_Tool, tree, str(path))
+    return parse_tree(_Tool, tree, str(path))
 
 
 class ToolFolder:
@@ -159,7 +159,7 @@ class ToolFolder:
         for category, folder in sorted(self._categories.items()):
             for path in (path for paths in self._files_in(folder).values() for path in paths):
                 tool = _tool_of(path)
-                name = tool.tool_name or _published(path, folder)
+                name = tool.tool_name or _published_name(path, folder)
                 for api in tool.api_list:
                     description = api.description if isinstance(api.description, str) else ""
                     names = category, name, api.name
@@ -195,11 +195,11 @@ class ToolFolder:
             layouts: list[dict[str, list[Path]]] = [{}, {}]
             for files, pattern in zip(layouts, ("*.json", "*/*.json"), strict=True):
                 for path in sorted(category.glob(pattern)):
-                    files.setdefault(standardize(_published(path, category)), []).append(path)
+                    files.setdefault(standardize(_published_name(path, category)), []).append(path)
             self._files[category] = layouts[1] | layouts[0]
         return self._files[category]
 
 
-def _published(path: Path, category: Path) -> str:
+def _published_name(path: Path, category: Path) -> str:
     """Return the name of the tool whose file, or file of an API, ``path`` is."""
     return path.stem if path.parent == category else path.parent.name

@@ -14,23 +14,23 @@ from typing import Any, ClassVar
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, Service
-from ace_ray.benchmarks.dataset import data_hash, pinned
+from ace_ray.benchmarks.dataset import data_hash, pin_data
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.external_outputs import Entries, Output
 from ace_ray.benchmarks.stabletoolbench import queries
 from ace_ray.benchmarks.stabletoolbench.answer_trees import (
-    converted,
+    convert_run,
     converted_json,
     read_reference,
 )
 from ace_ray.benchmarks.stabletoolbench.api_schemas import ToolFolder
-from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
+from ace_ray.benchmarks.stabletoolbench.apis.cache import cache_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS, LEVELS
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
     initial_messages,
-    offered,
+    offered_tools,
     template_probe,
 )
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
@@ -85,12 +85,14 @@ class StableToolBench(Benchmark):
         for key in FOLDERS:
             refuse_uri(getattr(options, key) or "", f"{_WHERE}.{key}")
         self._folder = queries.locate(options.data)
-        self._groups = options.groups or queries.present(self._folder)
+        self._groups = options.groups or queries.present_groups(self._folder)
         checkout = path_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None
         self._options = options
         self._sources = ApiSources(options, checkout)
         self._settings = Settings(options, read_texts(checkout) if checkout else OWN)
-        self._judging = judge_prompts.official(checkout) if checkout else judge_prompts.own()
+        self._judging = (
+            judge_prompts.official_prompts(checkout) if checkout else judge_prompts.own_prompts()
+        )
         self._roles: dict[str, Role] = {}
         if self._sources.simulator is not None:
             self._roles["simulator"] = self._sources.simulator
@@ -123,13 +125,15 @@ class StableToolBench(Benchmark):
         entries = queries.load(self._folder, groups=self._groups, tools=tools)
         self._lacking = list(tools.lacking) if tools else []
         if options.tool_scope != "query":
-            every = queries.load(self._folder, groups=queries.present(self._folder), tools=tools)
+            every = queries.load(
+                self._folder, groups=queries.present_groups(self._folder), tools=tools
+            )
             docs = all_docs(every, tools.docs() if tools else ())
             self._pool = ToolPool(docs, options.tool_scope, entries, self._settings.texts)
         absent = "" if options.groups else queries.absent_line(self._folder, self._groups)
         if absent:
             _log.warning("%s; the other groups are evaluated", absent)
-        warnings = (absent, *queries.not_offered(self._folder, entries))
+        warnings = (absent, *queries.unoffered_lines(self._folder, entries))
         self._warnings = list(dict.fromkeys(filter(None, warnings)))
         return entries
 
@@ -173,7 +177,7 @@ class StableToolBench(Benchmark):
         return {
             **options.model_dump(mode="json"),
             **absolute,
-            "data": pinned(options.data, self._folder),
+            "data": pin_data(options.data, self._folder),
             "groups": self._groups,
         }
 
@@ -186,7 +190,7 @@ class StableToolBench(Benchmark):
         return messages
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
-        return offered(self._apis(entry), self._settings)
+        return offered_tools(self._apis(entry), self._settings)
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         return template_probe(self._apis(entry), self._settings)
@@ -195,7 +199,7 @@ class StableToolBench(Benchmark):
         return True
 
     def shorter_prompts(self, context_tokens: int, chars_per_token: float) -> str:
-        return self._pool.fitting(context_tokens, chars_per_token) if self._pool else ""
+        return self._pool.fitting_scope(context_tokens, chars_per_token) if self._pool else ""
 
     def roles(self) -> Mapping[str, Role]:
         return self._roles
@@ -212,7 +216,7 @@ class StableToolBench(Benchmark):
         return self._sources.service()
 
     def _apis(self, entry: Entry) -> list[Api]:
-        return self._pool.of(entry) if self._pool else apis_of(entry, self._settings.texts)
+        return self._pool.apis_of(entry) if self._pool else apis_of(entry, self._settings.texts)
 
     def _scope(self) -> Any:
         """Return the tool scope as JSON."""
@@ -221,14 +225,14 @@ class StableToolBench(Benchmark):
     def _api_keys(self) -> Iterator[str]:
         """Yield the keys of the APIs that agents may call."""
         entries = self.dataset()  # chooses the pool
-        offered = [self._pool.offered()] if self._pool else map(self._apis, entries)
-        yield from map(api_key, chain.from_iterable(offered))
+        offered = [self._pool.offered_apis()] if self._pool else map(self._apis, entries)
+        yield from map(cache_key, chain.from_iterable(offered))
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
         run = await run_agent(entry, context, self._settings, apis, self._sources.caller(context))
         stored = asdict(run)
-        answer = converted(entry.data["query"], stored)
+        answer = convert_run(entry.data["query"], stored)
         messages = stored.pop("messages")
         state: dict[str, Any] = {
             "run": stored,
@@ -246,7 +250,7 @@ class StableToolBench(Benchmark):
             state["simulator"] = simulator.identity()
         if "judge" in self._roles:
             judge = context.roles["judge"]
-            judged = self._judged(entry, judge, context.attempt, answer["answer"])
+            judged = self._judge(entry, judge, context.attempt, answer["answer"])
             try:
                 state |= await asyncio.wait_for(judged, JUDGE_S + max(0.0, context.left_s or 0.0))
             except TimeoutError:
@@ -262,12 +266,12 @@ class StableToolBench(Benchmark):
         attempt = state.get("judge_attempt", 0) + 1
         state |= {"judge_attempt": attempt, "judge_error": ""}
         try:
-            state |= await self._judged(entry, judge, attempt, state["answer"]["answer"])
+            state |= await self._judge(entry, judge, attempt, state["answer"]["answer"])
         except asking.JudgeError as error:
             state["judge_error"] = str(error)
         return not state["judge_error"]
 
-    async def _judged(
+    async def _judge(
         self, entry: Entry, judge: RoleModel, attempt: int, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
@@ -275,7 +279,7 @@ class StableToolBench(Benchmark):
         It has ``votes``; with the option ``fac`` also ``fac``; with a reference run also ``sowr``,
         or ``sowr_missing`` if the reference lacks the query."""
         began, query, prompts = time.perf_counter(), entry.data["query"], self._judging
-        model, votes = asking.retried(judge, attempt), self._options.votes
+        model, votes = asking.reseed(judge, attempt), self._options.votes
         judged: dict[str, Any] = {
             "votes": await measures.judge_sopr(model, query, answer, votes, prompts)
         }
@@ -300,7 +304,7 @@ class StableToolBench(Benchmark):
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         return verdicts(entry, episode.state)
 
-    def unread(self, entry: Entry, episode: Episode) -> Answers:
+    def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         turns = [m for m in episode.messages if m.get("role") == "assistant"]
         return [texts_of(m) for m in turns if not m.get("tool_calls")]
 
@@ -324,7 +328,7 @@ class StableToolBench(Benchmark):
             lambda _, group: queries.load(self._folder, groups=[group]),
             languages=["en"],
             categories=GROUPS,
-            searched=queries.present(self._folder),
+            searched=queries.present_groups(self._folder),
         )
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
@@ -346,13 +350,13 @@ class StableToolBench(Benchmark):
             "apis": list(self._sources.backends),
             "warnings": [*self._warnings, *self._lacking],
             "comparable": " ".join(
-                [self._comparable(), *(f"{note}." for note in notes(summary)), *self._warnings]
+                [self._comparability(), *(f"{note}." for note in notes(summary)), *self._warnings]
             ),
             **summary,
             **self.tables(summary),
         }
 
-    def _comparable(self) -> str:
+    def _comparability(self) -> str:
         text = (
             "comparable only with the same judge, API answers, limits and prompts: upstream's own "
             "numbers differ twofold between its environments."

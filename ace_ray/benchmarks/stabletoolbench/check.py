@@ -19,7 +19,7 @@ from ace_ray.benchmarks.stabletoolbench.judge import measures
 from ace_ray.benchmarks.stabletoolbench.tools import UNKNOWN
 from ace_ray.types import Entry, Verdict
 
-# Origins of cached answers (`Answered.origin`).
+# Origins of cached answers (`ApiAnswer.origin`).
 ORIGINS = ("recorded", "simulator", "real")
 SOURCES = ("cache", "simulator", "real", "none")
 # Prefixes of metrics: number of calls, and shares of calls by source, origin and failure.
@@ -35,7 +35,7 @@ def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
     """Return the share of relevant APIs that were called; 0 if no API is relevant. The result JSON
     calls this share ``api_call_score``."""
     pairs = {(tool, api) for tool, api in relevant}
-    return len(pairs & _reached(calls)) / len(pairs) if pairs else 0.0
+    return len(pairs & _reached_apis(calls)) / len(pairs) if pairs else 0.0
 
 
 def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -45,8 +45,8 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     ``calls_<n>`` (1 for n calls). Rows that called a known API have ``api_precision``. Rows with a
     call, even of an unknown function, have these shares of their calls: ``hallucinated`` (unknown
     function), ``errors`` (an API answered with an error), ``cache_hit``, ``from_<source>``,
-    ``cached_<origin>`` and ``failed_<kind>`` (see `Answered.failure`)."""
-    pairs, reached = {(tool, api) for tool, api in relevant}, _reached(calls)
+    ``cached_<origin>`` and ``failed_<kind>`` (see `ApiAnswer.failure`)."""
+    pairs, reached = {(tool, api) for tool, api in relevant}, _reached_apis(calls)
     shares = {
         "api_recall": api_recall(relevant, calls),
         "exact_set": float(reached == pairs),
@@ -69,7 +69,7 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     return shares | {name: count / len(calls) for name, count in counts.items()}
 
 
-def _reached(calls: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+def _reached_apis(calls: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
     # In converted answers, calls of a pool's other APIs have only a name.
     return {
         (call["tool"], call["name"] if call["api"] is None else call["api"])
@@ -96,7 +96,7 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     from a pool. The rule sets differ only in validity and in the metric ``sopr``."""
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()
-    why = measures.unanswered(answer)
+    why = measures.unanswered_reason(answer)
     common = metrics(entry.gold["relevant"], state["calls"]) | {
         "finish": float(has_finish(answer)),
         "give_up": float(why == "gave_up"),

@@ -20,7 +20,7 @@ from ace_ray.benchmarks.dataset import json_lines, read_bounded
 from ace_ray.benchmarks.stabletoolbench.answer_trees import answer_json, answer_of_text, is_answer
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr, majority
-from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import official_prompts, own_prompts
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, Entry, Episode, ResultRow, Sampling, Verdict, digest
@@ -53,7 +53,9 @@ class JudgeCheck(Benchmark):
         self._options = options
         self._labels = read_labels(path_of(options.labels, f"{_WHERE}.labels"))
         upstream = options.upstream
-        self._prompts = official(path_of(upstream, f"{_WHERE}.upstream")) if upstream else own()
+        self._prompts = (
+            official_prompts(path_of(upstream, f"{_WHERE}.upstream")) if upstream else own_prompts()
+        )
 
     def entries(self) -> Sequence[Entry]:
         return self._labels
@@ -84,8 +86,8 @@ class JudgeCheck(Benchmark):
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         episode, drawn = context.episode, self._sampling(context.candidate.sampling)
-        model = replace(context.candidate, sampling=drawn, on_answer=episode.count)
-        model = asking.retried(model, context.attempt)
+        model = replace(context.candidate, sampling=drawn, on_answer=episode.add_usage)
+        model = asking.reseed(model, context.attempt)
         query, answer = entry.data["query"], json.loads(entry.data["answer"])
         votes = await judge_sopr(model, query, answer, self._options.votes, self._prompts)
         episode.messages, episode.output = self.prompt(entry), majority(votes)
@@ -109,14 +111,14 @@ class JudgeCheck(Benchmark):
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         pairs: Counter[tuple[str, str | None]] = Counter()
 
-        def counted() -> Iterator[ResultRow]:
+        def count_pairs() -> Iterator[ResultRow]:
             for row in rows:
                 stated = row.verdicts["strict"].metrics if row.verdicts else {}
                 statuses = (name.removeprefix(_SAID) for name in stated if name.startswith(_SAID))
                 pairs[row.category, next(statuses, None)] += 1
                 yield row
 
-        summary = self.statistics(counted(), max_unscored)
+        summary = self.statistics(count_pairs(), max_unscored)
         stats = summary["categories"]
         summary["categories"] = {label: stats[label] for label in asking.STATUSES if label in stats}
         measured = agreement(pairs)

@@ -102,7 +102,7 @@ class Options(Section):
 
     @field_validator("groups")
     @classmethod
-    def _once(cls, names: list[str] | None) -> list[str] | None:
+    def _dedupe(cls, names: list[str] | None) -> list[str] | None:
         return names and list(dict.fromkeys(names))
 
 

@@ -52,7 +52,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     (`result_json`), or JSON lines with ``id``, ``output`` (a final or a converted answer) and
     optionally ``sample``. Raises `UserError` if an answer is invalid, if its query differs from the
     query in the data, or if it has no votes although its group has a file of votes."""
-    return external_outputs.each_once(_outputs(path, entries), path)
+    return external_outputs.unique_outputs(_outputs(path, entries), path)
 
 
 def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
@@ -60,7 +60,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         if _is_result_file(path):
             yield from _results(path, entries)
         else:
-            yield from external_outputs.read_json_lines(path, entries, _of_line)
+            yield from external_outputs.read_json_lines(path, entries, _line_episode)
         return
     if not path.exists():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
@@ -70,7 +70,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         fix = f"name a folder of converted answers, with {GROUPS[0]}.json or others like it"
         raise UserError("contains no <group>.json", where=str(path), fix=fix)
     for file in files:
-        votes = _votes_beside(file)
+        votes = _read_votes(file)
         for query_id, tree, location in answer_trees.converted_answers(file):
             entry = entries.find(query_id, location, category=file.stem)
             if votes is not None and query_id not in votes:
@@ -108,7 +108,7 @@ def _results(path: Path, entries: Entries) -> Iterator[Placed]:
         samples[entry.id] += 1
 
 
-def _votes_beside(file: Path) -> dict[str, list[str]] | None:
+def _read_votes(file: Path) -> dict[str, list[str]] | None:
     """Return the votes on a group's answers by query id, None if the file of votes is missing."""
     files = sorted(file.parent.glob(f"{file.stem}_*.json"))
     if not files:
@@ -136,7 +136,7 @@ def _status(value: Any, location: str) -> str:
     return status
 
 
-def _of_line(entry: Entry, row: Row, location: str) -> Episode:
+def _line_episode(entry: Entry, row: Row, location: str) -> Episode:
     value = external_outputs.value_of(row, "output", location)
     if isinstance(value, Mapping):
         return _episode(entry, value if "answer" in value else {"answer": value}, None, location)
@@ -144,7 +144,7 @@ def _of_line(entry: Entry, row: Row, location: str) -> Episode:
         quoted = external_outputs.quote(value)
         problem = f"the output is {quoted}, not a string, a converted answer or null"
         raise UserError(problem, where=location)
-    no_answer: dict[str, Any] = {"final_answer": "", "answer_details": answer_trees.linked([])}
+    no_answer: dict[str, Any] = {"final_answer": "", "answer_details": answer_trees.link_nodes([])}
     answer = no_answer if value is None else answer_trees.answer_of_text(value)
     return _episode(entry, {"answer": answer}, None, location)
 
@@ -161,7 +161,7 @@ def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str
             where=location,
             fix="give the data that these answers were made with",
         )
-    nodes = _nodes(answer_trees.chain(answer))
+    nodes = _nodes(answer_trees.walk_chain(answer))
     final = answer["final_answer"]
     judged = None if votes is None else [{"status": v, "reason": "", "steps": []} for v in votes]
     return Episode(
@@ -175,11 +175,11 @@ def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str
                     "method": str(answer.get("method", ""))[:100],
                     "total_steps": len(nodes) + 2,
                     "final_answer": final,
-                    "answer_details": answer_trees.linked(answer_trees.both_ends(nodes)),
+                    "answer_details": answer_trees.link_nodes(answer_trees.drop_middle(nodes)),
                 },
             },
             "calls": _calls(
-                _nodes(answer_trees.graph(answer)), tools.apis_of(entry), _offered(tree)
+                _nodes(answer_trees.walk_graph(answer)), tools.apis_of(entry), _offered_names(tree)
             ),
             "votes": judged,
             "fac": None,
@@ -196,7 +196,7 @@ def _nodes(steps: Iterable[Mapping[str, Any]]) -> list[Node]:
             nodes.append(answer_trees.node("assistant", _text(step.get("message"))))
         elif (message := answer_trees.tool_message(step)) is not None:
             texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
-            nodes.append(answer_trees.called(*texts))
+            nodes.append(answer_trees.tool_node(*texts))
     return nodes
 
 
@@ -224,7 +224,7 @@ def _calls(
     messages = [step["message"] for step in nodes if step["role"] == "tool"]
     names = {api.name: api for api in reversed(apis)}
     has_pool = not offered <= {*names, FINISH}  # then only exact names reach an API
-    names |= {tools.own_name(api.doc): api for api in apis}
+    names |= {tools.unique_name(api.doc): api for api in apis}
     documented = {standardize(f"{api.doc['tool']}_{api.doc['api']}"): api for api in reversed(apis)}
     for name, arguments, response in (message.values() for message in messages):
         if name == FINISH:
@@ -241,7 +241,7 @@ def _calls(
     return calls
 
 
-def _offered(tree: Mapping[str, Any]) -> frozenset[str]:
+def _offered_names(tree: Mapping[str, Any]) -> frozenset[str]:
     """Return the function names in ``available_tools``, in the form of any upstream version."""
     listed = tree.get("available_tools")
     listed = listed if isinstance(listed, list) else ()

@@ -63,7 +63,7 @@ class ToolPool:
         self._indices: dict[tuple[str, ...], Sequence[int]]
         if isinstance(scope, Retrieved):
             _require(scope.retrieved, len(docs), "retrieved")
-            indices = _retrieved(docs, [e.data["query"] for e in entries], scope.retrieved)
+            indices = _retrieve(docs, [e.data["query"] for e in entries], scope.retrieved)
             self._indices = dict(zip([e.key for e in entries], indices, strict=True))
         elif isinstance(scope, Distractors):
             numbers = {published_names(doc): number for number, doc in enumerate(docs)}
@@ -73,7 +73,7 @@ class ToolPool:
             limit = len(docs) - max(map(len, needed.values()))
             _require(scope.distractors, limit, "distractors")
             self._indices = {
-                key: _with_distractors(needed[key], len(docs), scope, key) for key in needed
+                key: _add_distractors(needed[key], len(docs), scope, key) for key in needed
             }
         elif (tokens := int(self._mean_chars * len(docs) / _CHARS_PER_TOKEN)) > MAX_TOKENS:
             raise UserError(
@@ -84,22 +84,22 @@ class ToolPool:
         else:
             self._indices = dict.fromkeys([e.key for e in entries], range(len(docs)))
 
-    def of(self, entry: Entry) -> list[Api]:
+    def apis_of(self, entry: Entry) -> list[Api]:
         """Return the APIs that the entry's agent is offered, in the order of the prompt."""
         return [self.apis[number] for number in self._indices[entry.key]]
 
-    def offered(self) -> list[Api]:
+    def offered_apis(self) -> list[Api]:
         """Return the APIs that the agent of any entry is offered."""
         return [self.apis[n] for n in sorted(set().union(*self._indices.values()))]
 
-    def fitting(self, context_tokens: int, chars_per_token: float) -> str:
+    def fitting_scope(self, context_tokens: int, chars_per_token: float) -> str:
         """Return the scope whose prompts take about half of a context; "" if it is too short."""
         count = int(context_tokens / 2 * chars_per_token / self._mean_chars)
         count = min(count, len(self.apis)) // 10 * 10 or count
         return f"set tool_scope: {{retrieved: {count}}} (half of the context)" if count else ""
 
 
-def _retrieved(docs: Sequence[Doc], queries: Iterable[str], count: int) -> Iterator[list[int]]:
+def _retrieve(docs: Sequence[Doc], queries: Iterable[str], count: int) -> Iterator[list[int]]:
     """Yield the indices of the ``count`` best APIs for each query, best first; ties keep their
     order. BM25 compares names, descriptions and parameters of APIs."""
     # With numba, where it is installed, scores would be rounded otherwise.
@@ -126,7 +126,7 @@ def _text(doc: Doc) -> str:
     return " ".join(words).replace("_", " ")
 
 
-def _with_distractors(
+def _add_distractors(
     query_indices: set[int], total: int, scope: Distractors, key: tuple[str, ...]
 ) -> list[int]:
     """Return ``query_indices`` and the distractors' indices below ``total``, shuffled: the position

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ace_ray.benchmarks.dataset import assigned_text, python_source
+from ace_ray.benchmarks.dataset import assigned_text, parse_python
 from ace_ray.errors import UserError
 from ace_ray.types import digest
 
@@ -140,20 +140,20 @@ _FIX = "name an unmodified checkout of StableToolBench"
 def read_texts(root: Path) -> Texts:
     """Read upstream's texts from ``root``, a checkout or an import. Raises `UserError`."""
     prompts, tree, environment, search, utils = (
-        python_source(root, source, _FIX) for source in SOURCES
+        parse_python(root, source, _FIX) for source in SOURCES
     )
     in_environment = root / ENVIRONMENT
     function = _function(utils, "process_system_message", root / UTILS)
     react = [text for text in _texts(function) if " " in text]
     if len(react) < 4:
-        raise _missing("the ReAct form", root / UTILS)
+        raise _missing_error("the ReAct form", root / UTILS)
     system, user = (
         _first([assigned_text(prompts, name)], name, root / REACT_PROMPTS)
         for name in ("FORMAT_INSTRUCTIONS_SYSTEM_FUNCTION", "FORMAT_INSTRUCTIONS_USER_FUNCTION")
     )
     diversity = [assigned_text(tree, "DIVERSITY_PROMPT")]
-    finish = map(_finish, _assigned(environment, "finish_func"))
-    task = map(_text, _assigned(environment, "self.task_description"))
+    finish = map(_finish_texts, _assigned_values(environment, "finish_func"))
+    task = map(_text, _assigned_values(environment, "self.task_description"))
     described = "The description of this function"
     return Texts(
         source="upstream",
@@ -177,10 +177,10 @@ def _first(values: Iterable[_T | None], subject: str, path: Path) -> _T:
     for value in values:
         if value is not None:
             return value
-    raise _missing(subject, path)
+    raise _missing_error(subject, path)
 
 
-def _missing(subject: str, path: Path) -> UserError:
+def _missing_error(subject: str, path: Path) -> UserError:
     return UserError(f"{subject} is missing", where=str(path), fix=_FIX)
 
 
@@ -189,7 +189,7 @@ def _function(tree: ast.Module, name: str, path: Path) -> ast.FunctionDef:
     return _first((node for node in functions if node.name == name), name, path)
 
 
-def _assigned(tree: ast.Module, target: str) -> Iterator[ast.expr]:
+def _assigned_values(tree: ast.Module, target: str) -> Iterator[ast.expr]:
     """Yield the values that are assigned to ``target`` anywhere in ``tree``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == target:
@@ -219,7 +219,7 @@ def _template(tree: ast.Module, opening: str, placeholder: str, root: Path) -> s
     return _first(fitting, f"the text that begins with {opening!r}", root)
 
 
-def _finish(node: ast.expr) -> dict[str, str] | None:
+def _finish_texts(node: ast.expr) -> dict[str, str] | None:
     """Return the texts of Finish from its schema; None if ``node`` is not its schema."""
     try:
         function = ast.literal_eval(node)["function"]
@@ -244,7 +244,7 @@ def _observations(step: ast.FunctionDef, path: Path) -> dict[str, str]:
     for code, keys in _FINISH_TEXTS.items():
         values = [text for text in map(_text, by_code[code]) if text is not None]
         if len(values) != len(keys):
-            raise _missing("the observations of Finish", path)
+            raise _missing_error("the observations of Finish", path)
         texts |= dict(zip(keys, values, strict=True))
     parts = (part for node in by_code[1] for part in ast.walk(node))
     unknown = (_text(part, "{name}") for part in parts if isinstance(part, ast.JoinedStr))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.stabletoolbench.api_schemas import Identified, Query, ToolFolder
+from ace_ray.benchmarks.stabletoolbench.api_schemas import Query, QueryId, ToolFolder
 from ace_ray.benchmarks.stabletoolbench.callable_names import BENCHMARK, GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
 from ace_ray.errors import UserError
@@ -60,7 +60,7 @@ def load(
     return [entry for group in groups for entry in _load_group(root, group, tools)]
 
 
-def not_offered(folder: Path, entries: Iterable[Entry]) -> Iterator[str]:
+def unoffered_lines(folder: Path, entries: Iterable[Entry]) -> Iterator[str]:
     """Yield a line for each relevant API that its query does not offer."""
     root = queries_folder(folder)
     for entry in entries:
@@ -71,7 +71,7 @@ def not_offered(folder: Path, entries: Iterable[Entry]) -> Iterator[str]:
                 yield f"{location}: the relevant API {tool} / {api} is not in its api_list"
 
 
-def present(folder: Path) -> list[str]:
+def present_groups(folder: Path) -> list[str]:
     """Return the groups whose file of queries is in ``folder``. Raises `UserError` if none is."""
     root = queries_folder(folder)
     groups = [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
@@ -134,7 +134,7 @@ def _load_group(folder: Path, group: str, tools: ToolFolder | None) -> Iterator[
         )
     for row_id in (row_id for row_id in rows if row_id in ids):
         location = f"{query_file}, query {row_id}"
-        query = dataset.shaped(Query, rows[row_id], location)
+        query = dataset.parse_tree(Query, rows[row_id], location)
         if not query.api_list:
             raise UserError(
                 "the query has no APIs, so it cannot be evaluated",
@@ -156,7 +156,7 @@ def _queries(path: Path) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(value, start=1):
         location = f"{path}, query {number} of the list"
-        row_id = str(dataset.shaped(Identified, row, location).query_id)
+        row_id = str(dataset.parse_tree(QueryId, row, location).query_id)
         if row_id in rows:
             raise UserError(f"the query_id {row_id} appears twice", where=str(path))
         rows[row_id] = row
@@ -191,7 +191,7 @@ def import_queries(path: Path) -> Path:
     same content again changes nothing. Raises `UserError`; nothing is imported then."""
     path = path_of(path, "data").resolve()
     queries = queries_folder(path)
-    groups = present(path)
+    groups = present_groups(path)
     entries = load(path, groups=groups)
     rows = Counter(entry.category for entry in entries)
     files = {
@@ -201,7 +201,7 @@ def import_queries(path: Path) -> Path:
         if (queries / name).exists()
     }
     official = dataset.files_hash(files) == OFFICIAL_QUERIES_SHA256
-    files |= _beside(path)
+    files |= _read_extras(path)
     target = dataset.keep(
         files,
         BENCHMARK,
@@ -213,7 +213,7 @@ def import_queries(path: Path) -> Path:
     )
     if line := absent_line(queries, groups):
         log.info(line)
-    for line in not_offered(path, entries):
+    for line in unoffered_lines(path, entries):
         log.info(line)
     if not official:
         log.info(f"the queries differ from those of commit {OFFICIAL_COMMIT[:12]}: {path}")
@@ -222,7 +222,7 @@ def import_queries(path: Path) -> Path:
     return target
 
 
-def _beside(path: Path) -> dict[str, bytes]:
+def _read_extras(path: Path) -> dict[str, bytes]:
     """Return the licence of a checkout, and its prompt files if it has the agent's prompts."""
     root = path.parent if path.name == QUERIES else path
     names = [LICENSE]

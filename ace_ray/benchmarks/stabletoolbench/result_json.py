@@ -9,7 +9,7 @@ from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench import answer_trees
 from ace_ray.benchmarks.stabletoolbench.answer_trees import Node
-from ace_ray.benchmarks.stabletoolbench.apis.answers import MAX_ARGUMENTS, Unusable, load
+from ace_ray.benchmarks.stabletoolbench.apis.answers import MAX_ARGUMENTS, UnusableJson, parse_json
 from ace_ray.benchmarks.stabletoolbench.callable_names import FINISH
 from ace_ray.benchmarks.stabletoolbench.check import api_recall
 from ace_ray.benchmarks.stabletoolbench.judge.measures import majority, mean_points
@@ -79,7 +79,7 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
         "query_text": entry.data["query"],
         "gold_answer": {
             "relevant_apis": entry.gold["relevant"],
-            "available_tools": _available(entry.data["apis"]),
+            "available_tools": _available_tools(entry.data["apis"]),
         },
         "system_answer": {
             "final_answer": answer_trees.final_text(answer["final_answer"]),
@@ -117,7 +117,7 @@ def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _available_tools(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the query's APIs by tool, with published names in published order."""
     tools: dict[tuple[str, str], dict[str, Any]] = {}
     for doc in docs:
@@ -139,20 +139,20 @@ def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _details(answer: Mapping[str, Any]) -> list[Node]:
     """Return ``answer_details``, in which tool messages become JSON texts with parsed arguments."""
     nodes = []
-    for step in answer_trees.chain(answer):
+    for step in answer_trees.walk_chain(answer):
         message = step["message"]
         if isinstance(message, Mapping):
             message = answer_trees.text_of(
-                {**message, "arguments": _parsed(message.get("arguments"))}
+                {**message, "arguments": _parse(message.get("arguments"))}
             )
         nodes.append(answer_trees.node(step["role"], message))
-    return answer_trees.chained(nodes)
+    return answer_trees.chain_nodes(nodes)
 
 
-def _parsed(arguments: Any) -> Any:
+def _parse(arguments: Any) -> Any:
     try:
-        return load(arguments, MAX_ARGUMENTS)
-    except (TypeError, AttributeError, Unusable):
+        return parse_json(arguments, MAX_ARGUMENTS)
+    except (TypeError, AttributeError, UnusableJson):
         return arguments
 
 

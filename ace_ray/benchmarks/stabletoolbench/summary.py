@@ -48,12 +48,12 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
     of all means."""
     by_name: dict[str, Group] = defaultdict(Group)
 
-    def noted() -> Iterator[ResultRow]:
+    def add_rows() -> Iterator[ResultRow]:
         for row in rows:
             by_name[row.category].add(row)
             yield row
 
-    summary = statistics(noted(), RULE_SETS, LEVELS, max_unscored)
+    summary = statistics(add_rows(), RULE_SETS, LEVELS, max_unscored)
     del summary["groups"], summary["languages"]
     every = list(by_name.values())
     judged_metrics = _judged_metrics(every)

@@ -7,19 +7,33 @@ from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.aggregates import score_of, table_of_runs
-from ace_ray.benchmarks.results import CategoryResult, Estimate, Paper, ReportedRun, Score, Value
+from ace_ray.benchmarks.results import (
+    BenchmarkResult,
+    CategoryResult,
+    Estimate,
+    Paper,
+    Score,
+    Value,
+)
 from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
 from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES, has_values
-from ace_ray.benchmarks.statistics import VALUE, estimate, percent, percents, pooled, sample_tables
+from ace_ray.benchmarks.statistics import (
+    VALUE,
+    estimate,
+    percent,
+    percents,
+    pooled_score,
+    sample_tables,
+)
 from ace_ray.types import RULE_SETS
 
 AVERAGE = "average"
 Stats = Mapping[str, Any]
 
 
-def _by_group(summary: Stats) -> dict[str, Stats]:
+def _group_stats(summary: Stats) -> dict[str, Stats]:
     """Return the statistics of each group, and of the mean over groups in the same form."""
     averages, totals = summary["averages"], summary["totals"]
     means = {"declared": summary["counts"]["declared"], **summary["rules"], "fac": averages["fac"]}
@@ -27,7 +41,7 @@ def _by_group(summary: Stats) -> dict[str, Stats]:
     return {**summary["categories"], AVERAGE: means}
 
 
-def _lines(
+def _group_table(
     header: Sequence[str], groups: Mapping[str, Stats], cells: Callable[[Stats], Sequence[str]]
 ) -> dict[str, Any]:
     """Build a printed table with a line for each of ``groups``."""
@@ -42,38 +56,41 @@ def table(summary: Stats) -> dict[str, Any]:
         sopr = percents((stats[rules]["sopr"] for rules in RULE_SETS), VALUE)
         return [str(stats["declared"]), *sopr]
 
-    return _lines(["queries", "SoPR", "SoPR strict"], _by_group(summary), cells)
+    return _group_table(["queries", "SoPR", "SoPR strict"], _group_stats(summary), cells)
 
 
 def further_tables(summary: Stats) -> list[dict[str, Any]]:
     """Build the tables that are printed after `table`: other judged metrics, metrics without a
     judge, sources of observations, and pass@k."""
-    categories, groups = summary["categories"], _by_group(summary)
+    categories, groups = summary["categories"], _group_stats(summary)
     has_pool = any(stats["shares"]["offered_recall"]["n"] for stats in categories.values())
     metrics = SHARES if has_pool else [name for name in SHARES if name != "offered_recall"]
     compared = any(stats["sowr"]["win"]["n"] for stats in categories.values())
     rates = RATES if compared else ()
 
-    def judged(stats: Stats) -> list[str]:
+    def judged_cells(stats: Stats) -> list[str]:
         sowr = [percent(stats["sowr"][rate]["value"]) for rate in rates]
-        return [*sowr, *_upstream(stats["official"]), *percents([stats["fac"]], VALUE)]
+        return [*sowr, *_upstream_cells(stats["official"]), *percents([stats["fac"]], VALUE)]
 
-    def unjudged(stats: Stats) -> list[str]:
+    def unjudged_cells(stats: Stats) -> list[str]:
         calls = stats["calls_per_query"]
         shares = [percent(stats["shares"][name]["value"]) for name in metrics]
         return [*shares, "N/A" if calls is None else f"{calls:.2f}"]
 
-    def sources(stats: Stats) -> list[str]:
+    def source_cells(stats: Stats) -> list[str]:
         calls, counts = stats["sources"]["calls"], stats["sources"]["counts"]
         return [str(calls), *(percent(counts[s] / calls if calls else None) for s in SOURCES)]
 
     header = [*(f"SoWR {rate}" for rate in rates), "answered", "SoPR answered only", "FAC"]
     tables = [
-        {"title": "judged", **_lines(header, groups, judged)},
-        {"title": "without a judge", **_lines([*metrics, "calls per query"], groups, unjudged)},
+        {"title": "judged", **_group_table(header, groups, judged_cells)},
+        {
+            "title": "without a judge",
+            **_group_table([*metrics, "calls per query"], groups, unjudged_cells),
+        },
     ]
     if summary["sources"]["calls"]:
-        lines = _lines(["calls", *SOURCES], {**categories, "all": summary}, sources)
+        lines = _group_table(["calls", *SOURCES], {**categories, "all": summary}, source_cells)
         tables.append({"title": "where observations came from", **lines})
     return tables + sample_tables(categories, RULE_SETS)
 
@@ -100,9 +117,9 @@ def notes(summary: Stats) -> list[str]:
             f"{lacking} rows have no SoWR: the reference has no answer to their queries; missing "
             "queries are neither won nor lost"
         )
-    if cached := _listed(sources["cached"]):
+    if cached := _join_counts(sources["cached"]):
         sentences.append(f"API answers from the cache, by origin: {cached}")
-    if kinds := _listed(sources["failures"]):
+    if kinds := _join_counts(sources["failures"]):
         failed = sum(sources["failures"].values())
         sentences.append(f"{failed} API calls got no answer from an API: {kinds}")
     if missing := summary["rules"]["official"]["sopr"]["missing"]:
@@ -110,11 +127,11 @@ def notes(summary: Stats) -> list[str]:
     return sentences
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def _join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n}" for name, n in counts.items() if n)
 
 
-def _upstream(official: Stats) -> list[str]:
+def _upstream_cells(official: Stats) -> list[str]:
     cell, spread = official["answered_only"], official["spread"]
     varies = "" if spread is None or cell["value"] is None else f" ± {100 * spread:.1f}"
     return [str(cell["n"]), percent(cell["value"]) + varies]
@@ -132,28 +149,28 @@ _MEASURES: Mapping[str, Callable[[Stats, str], Stats]] = {
 
 def scores(summary: Stats, rules: str) -> list[Score]:
     """Return the means over six groups (SoPR, FAC, wins, API recall), and the solved share."""
-    means = _by_group(summary)[AVERAGE]
+    means = _group_stats(summary)[AVERAGE]
     cells = {name: measure(means, rules) for name, measure in _MEASURES.items()}
     return [
         *(score_of(c, name, "mean of groups", c["n"], len(GROUPS)) for name, c in cells.items()),
-        pooled(stats[rules] for stats in summary["categories"].values()),
+        pooled_score(stats[rules] for stats in summary["categories"].values()),
     ]
 
 
-def categories(run: ReportedRun) -> Sequence[CategoryResult]:
+def categories(run: BenchmarkResult) -> Sequence[CategoryResult]:
     """Return SoPR, FAC and API recall by group. FAC and API recall are equal in both rule sets, and
     are left out if a group lacks values."""
     results = []
     for name, stats in run.summary["categories"].items():
         for measure in ("SoPR", "FAC", "API recall"):
-            shares = {rules: _of_group(run, name, measure, rules) for rules in RULE_SETS}
+            shares = {rules: _group_estimate(run, name, measure, rules) for rules in RULE_SETS}
             if measure == "SoPR" or any(shares.values()):
                 numbers = stats["declared"], stats["scored"], shares
                 results.append(CategoryResult("en", name, measure, *numbers))
     return results
 
 
-def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
+def paper(runs: Sequence[BenchmarkResult], rules: str) -> Paper:
     """Build upstream's tables of SoPR, FAC and SoWR, and the curve of SoPR over model size."""
     tables, missing = [], []
     for measure, title, notes in (
@@ -178,18 +195,19 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
         notes = [*notes, _LIKE_FOR_LIKE]
         tables.append(table_of_runs(measure.lower(), title, header, table_runs, line, notes))
     panels = {
-        _title(name): lambda run, name=name: _of_group(run, name, "SoPR", rules) for name in GROUPS
+        _title(name): lambda run, name=name: _group_estimate(run, name, "SoPR", rules)
+        for name in GROUPS
     }
     title = f"SoPR against model size ({rules} rules)"
     curves = curves_by_size(runs, panels, "stabletoolbench-sizes", title)
     return paper_with_curves(tables, missing, curves)
 
 
-def _line(run: ReportedRun, measure: str, rules: str) -> list[Value]:
+def _line(run: BenchmarkResult, measure: str, rules: str) -> list[Value]:
     """Return the values of the groups and their mean, and the spread of SoPR's votes."""
-    mean = _MEASURES[measure](_by_group(run.summary)[AVERAGE], rules)
+    mean = _MEASURES[measure](_group_stats(run.summary)[AVERAGE], rules)
     average = estimate(mean, VALUE) if run.headline else None
-    line: list[Value] = [*(_of_group(run, g, measure, rules) for g in GROUPS), average]
+    line: list[Value] = [*(_group_estimate(run, g, measure, rules) for g in GROUPS), average]
     if measure == "SoPR":
         spread = run.summary["rules"][rules]["spread"]
         line.append(None if spread is None else f"{100 * spread:.1f}")
@@ -201,7 +219,7 @@ def _title(group: str) -> str:
     return f"{level.replace('G', 'I')} {kind.capitalize()}"
 
 
-def _of_group(run: ReportedRun, name: str, measure: str, rules: str) -> Estimate | None:
+def _group_estimate(run: BenchmarkResult, name: str, measure: str, rules: str) -> Estimate | None:
     stats = run.summary["categories"].get(name)
     if stats is None or not has_values(stats, run.summary["max_unscored"]):
         return None

@@ -55,12 +55,12 @@ def distinct_apis(docs: Sequence[Doc], texts: Texts = OWN) -> list[Api]:
     usual_names = [callable_names.function_name(doc["api"], doc["tool"]) for doc in docs]
     counts = Counter(usual_names)
     return [
-        _api(doc, texts, own_name(doc) if counts[name] > 1 else name)
+        _api(doc, texts, unique_name(doc) if counts[name] > 1 else name)
         for doc, name in zip(docs, usual_names, strict=True)
     ]
 
 
-def own_name(doc: Doc) -> str:
+def unique_name(doc: Doc) -> str:
     """Return the function name of an API in a pool where another API has its usual name: the first
     characters of ``<api>_for_<tool>``, and a hash of the published names."""
     category, tool, api = published_names(doc)

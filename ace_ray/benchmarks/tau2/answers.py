@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.parsing.formats import known_calls
+from ace_ray.parsing.formats import parse_known_formats
 from ace_ray.types import Completion, ToolCall, digest
 
 Message = dict[str, Any]
@@ -60,7 +60,7 @@ class Answer:
         return not self.calls and not self.text.strip()
 
 
-def with_protocol(system: str, tools: Tools, who: str) -> str:
+def add_protocol(system: str, tools: Tools, who: str) -> str:
     """Return the text protocol, followed by the system message; ``who`` is agent, solo or user. The
     tools come first: they are the same in all tasks, so engines can cache the prefix."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
@@ -80,7 +80,7 @@ def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
 def _read(text: str, tools: Tools) -> Answer:
     """Read the calls of a text. Calls in another format than the protocol's may be code that the
     text shows to the user. They count only if all their tools were offered."""
-    parsed = known_calls(text, tools)
+    parsed = parse_known_formats(text, tools)
     names = {tool["function"]["name"] for tool in tools}
     if parsed is None:
         return Answer(text)

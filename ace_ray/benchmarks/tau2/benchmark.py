@@ -18,10 +18,10 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
-from ace_ray.benchmarks.external_outputs import Entries, Output, Unscored
+from ace_ray.benchmarks.external_outputs import Entries, Output, UnscoredOutput
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.tau2 import tables
-from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
+from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, add_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
     TauEnvironment,
@@ -48,7 +48,12 @@ from ace_ray.benchmarks.tau2.tasks import (
     silent_episode,
     splits,
 )
-from ace_ray.benchmarks.tau2.upstream_package import DONE, UpstreamPackage, all_files, read_texts
+from ace_ray.benchmarks.tau2.upstream_package import (
+    DONE,
+    UpstreamPackage,
+    all_files,
+    read_prompt_texts,
+)
 from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.config.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
@@ -98,7 +103,7 @@ class Tau2(Benchmark):
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
         # Read on the driver: workers lack a copy of the data.
-        self._texts = read_texts(self._package)
+        self._texts = read_prompt_texts(self._package)
         self._policies = {
             c.name: policy(self._package, c, options.policy) for c in self._categories
         }
@@ -169,11 +174,11 @@ class Tau2(Benchmark):
         return messages
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
-        return self._agent_tools(entry.category) if self._native else None
+        return self._agent_tools(entry.category) if self._is_native else None
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         chat = self.prompt(entry)
-        if self._native and CATEGORIES[entry.category].solo:
+        if self._is_native and CATEGORIES[entry.category].solo:
             return chat  # `Chat.require_tools` checks calls and results
         turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
         if chat[-1]["role"] == "user" or CATEGORIES[entry.category].solo:
@@ -220,12 +225,12 @@ class Tau2(Benchmark):
         return [{"role": "system", "content": "x"}, {"role": "user", "content": "x"}]
 
     def role_tools(self, role: str) -> list[dict[str, Any]] | None:
-        if role != "user" or not self._native:
+        if role != "user" or not self._is_native:
             return None
         return next((tools for c in self._categories if (tools := self._user_tools(c))), None)
 
     def offers_tools(self, role: str) -> bool:
-        return role == "user" and self._native and any(map(_has_user_tools, self._categories))
+        return role == "user" and self._is_native and any(map(_has_user_tools, self._categories))
 
     # Verdicts.
 
@@ -234,7 +239,7 @@ class Tau2(Benchmark):
         sources = self._sources[category.domain]
         return verdicts(entry, episode.state, sources, solo=category.solo)
 
-    def unread(self, entry: Entry, episode: Episode) -> Answers:
+    def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         trajectory = (episode.state or {}).get("trajectory") or ()
         turns = [message for message in trajectory if message["role"] == "assistant"]
         answers = [message for message in episode.messages if message.get("role") == "assistant"]
@@ -270,7 +275,7 @@ class Tau2(Benchmark):
             "mode": self._options.mode,
             "version": self._package.version,
             "policy": self._options.policy,
-            "comparable": self._comparable(),
+            "comparable": self._comparability(),
             **summary,
             **self.tables(summary),
         }
@@ -289,7 +294,7 @@ class Tau2(Benchmark):
                 "max_errors": self._options.max_errors,
                 "user_info": {
                     "implementation": "dummy_user" if category.solo else "user_simulator",
-                    "llm": None if category.solo else self._user_name(summary),
+                    "llm": None if category.solo else self._user_model(summary),
                     "global_simulation_guidelines": None if category.solo else guidelines,
                 },
                 "agent_info": {
@@ -310,7 +315,7 @@ class Tau2(Benchmark):
             base = sum(n for name, n in rows.items() if name.endswith("/base"))
             return f"{base:,} tasks of base"
 
-        UpstreamPackage.import_copy(path, all_files(), _count, counted)
+        UpstreamPackage.import_copy(path, all_files(), _count_tasks, counted)
 
     def gold(self, entry: Entry) -> Gold:
         # A silent agent passes tasks that ask for no change. One task of mock expects a change, but
@@ -334,7 +339,7 @@ class Tau2(Benchmark):
     def output_entries(self) -> Entries:
         """Return the entries of all domains, also of domains that the config does not name."""
 
-        def of(_: str, name: str) -> list[Entry]:
+        def load_split(_: str, name: str) -> list[Entry]:
             domain = CATEGORIES[name].domain
             if domain not in self._sources:
                 sources = tool_sources(self._package, domain)
@@ -342,29 +347,31 @@ class Tau2(Benchmark):
             return load(self._package, CATEGORIES[name], self._options.split)
 
         @cache
-        def of_other_splits(_: str, name: str) -> list[Entry]:
+        def load_all_splits(_: str, name: str) -> list[Entry]:
             return load(self._package, CATEGORIES[name], None)
 
         categories = list(CATEGORIES)
-        return Entries(of, languages=["en"], categories=categories, load_others=of_other_splits)
+        return Entries(
+            load_split, languages=["en"], categories=categories, load_others=load_all_splits
+        )
 
-    def outputs(self, path: Path, entries: Entries) -> Iterator[Output | Unscored]:
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output | UnscoredOutput]:
         return read_results(path, entries)
 
     # The texts and tools of a category.
 
     @property
-    def _native(self) -> bool:
+    def _is_native(self) -> bool:
         return self._options.mode == "native"
 
-    def _of_domain(self, domain: str) -> Schemas:
+    def _domain_schemas(self, domain: str) -> Schemas:
         if domain not in self._schemas:
             self._schemas[domain] = schemas(self._sources[domain])
         return self._schemas[domain]
 
     def _agent_tools(self, name: str) -> list[dict[str, Any]]:
         category = CATEGORIES[name]
-        sides = self._of_domain(category.domain)
+        sides = self._domain_schemas(category.domain)
         if not category.solo:
             return sides["assistant"]
         return [*sides["assistant"], *sides.get("user", ()), _DONE]
@@ -372,11 +379,11 @@ class Tau2(Benchmark):
     def _user_tools(self, category: Category) -> list[dict[str, Any]]:
         if not _has_user_tools(category):
             return []
-        return self._of_domain(category.domain)["user"]
+        return self._domain_schemas(category.domain)["user"]
 
     def _settings(self, category: Category) -> Settings:
         return Settings(
-            native=self._native,
+            native=self._is_native,
             solo=category.solo,
             agent_tools=self._agent_tools(category.name),
             user_tools=self._user_tools(category),
@@ -392,10 +399,10 @@ class Tau2(Benchmark):
             text = self._texts.solo_prompt(followed, entry.data["ticket"])
         else:
             text = self._texts.agent_prompt(followed)
-        if self._native:
+        if self._is_native:
             return text
         who = "solo" if category.solo else "agent"
-        return with_protocol(text, self._agent_tools(category.name), who)
+        return add_protocol(text, self._agent_tools(category.name), who)
 
     def _user_system(self, entry: Entry) -> str:
         category = CATEGORIES[entry.category]
@@ -404,11 +411,11 @@ class Tau2(Benchmark):
         scenario = UserScenario.model_validate(entry.data["user_scenario"]).text()
         tools = self._user_tools(category)
         text = self._texts.user_prompt(scenario, tools=bool(tools))
-        return text if self._native or not tools else with_protocol(text, tools, "user")
+        return text if self._is_native or not tools else add_protocol(text, tools, "user")
 
     # Comparability and names.
 
-    def _comparable(self) -> str:
+    def _comparability(self) -> str:
         reasons = list(self._differences())
         if reasons:
             return "not comparable with the leaderboard: " + "; ".join(reasons)
@@ -420,7 +427,7 @@ class Tau2(Benchmark):
 
     def _differences(self) -> Iterator[str]:
         options = self._options
-        if not self._package.is_known():
+        if not self._package.has_official_data():
             yield "data, prompts or tools differ from the published package"
         if options.mode == "prompt":
             yield "tools and calls are in the text, in a protocol of ace_ray's own"
@@ -437,7 +444,7 @@ class Tau2(Benchmark):
         if any(category.solo for category in self._categories):
             yield "in solo mode upstream forces each answer to be a call, but ace_ray does not"
 
-    def _user_name(self, summary: Mapping[str, Any]) -> str:
+    def _user_model(self, summary: Mapping[str, Any]) -> str:
         role = self._roles["user"]
         if isinstance(role, EndpointRole):
             return role.endpoint.model
@@ -446,9 +453,9 @@ class Tau2(Benchmark):
         return _model_name(summary)
 
 
-def _count(package: UpstreamPackage) -> Mapping[str, int]:
+def _count_tasks(package: UpstreamPackage) -> Mapping[str, int]:
     """Check all files that runs need; count tasks by "<category>/<split>". Raises `UserError`."""
-    read_texts(package)
+    read_prompt_texts(package)
     rows = {}
     for category in CATEGORIES.values():
         policy(package, category, "manual"), policy(package, category, "workflow")

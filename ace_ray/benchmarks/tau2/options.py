@@ -73,5 +73,5 @@ class Options(Section):
 
     @field_validator("domains")
     @classmethod
-    def _once(cls, names: list[str]) -> list[str]:
+    def _dedupe(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))

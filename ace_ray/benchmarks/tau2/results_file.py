@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from ace_ray.benchmarks.context import arguments_of
-from ace_ray.benchmarks.dataset import Part, read_bounded
-from ace_ray.benchmarks.external_outputs import Entries, Output, Unscored, quote
+from ace_ray.benchmarks.dataset import PartialModel, read_bounded
+from ace_ray.benchmarks.external_outputs import Entries, Output, UnscoredOutput, quote
 from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.tasks import Message
 from ace_ray.benchmarks.tau2.upstream_package import ENDS, STOP
@@ -126,32 +126,33 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
         yield fields | {"tool_calls": calls or None}
 
 
-class _Spoken(Part):
+class _Dialogue(PartialModel):
     messages: list[Message]
 
 
-class _Ended(Part):
+class _Ending(PartialModel):
     task_id: str | int
     trial: int | None = Field(None, ge=0, lt=1 << 30)
     termination_reason: Any = None
 
 
-def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
+def read_results(path: Path, entries: Entries) -> Iterator[Output | UnscoredOutput]:
     """Yield the simulations of a results file as episodes, in the form that a run stores.
 
     ``path`` is one JSON file, or a folder with ``results.json`` and ``simulations/*.json``. A
-    simulation that cannot be read is `Unscored`. Raises `UserError` if ``path`` is neither."""
-    head, simulations = _opened(path)
+    simulation that cannot be read is `UnscoredOutput`. Raises `UserError` if ``path`` is
+    neither."""
+    head, simulations = _open(path)
     category = _category(head, path)
     # If the data cannot be read, fail here, not once for each simulation.
-    entries.of("en", category.name)
+    entries.entries_of("en", category.name)
     keys: set[tuple[str, int, bool]] = set()
     came: Counter[str] = Counter()
     for location, source in simulations:
         entry, trial, why, episode = None, 0, "", Episode()
         try:
             tree = _json_file(source) if isinstance(source, Path) else source
-            simulation = _Ended.model_validate(tree)
+            simulation = _Ending.model_validate(tree)
             task = str(simulation.task_id)
             # Number simulations without a trial in file order: upstream only counts them.
             trial = came[task] if simulation.trial is None else simulation.trial
@@ -175,12 +176,12 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
             entry = None
         keys.add(key)
         if entry is None or why:
-            yield Unscored(location, why, entry, trial)
+            yield UnscoredOutput(location, why, entry, trial)
         else:
             yield Output(entry, trial, episode)
 
 
-def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
+def _open(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
     """Open the results file at ``path``. Return its JSON value, and (name, source) for each
     simulation. Errors use the name. The source is a JSON value, or the path of a JSON file."""
     file = path / "results.json" if path.is_dir() else path
@@ -252,7 +253,7 @@ def _episode(tree: Any, end_reason: Any, *, solo: bool) -> Episode:
     elif tree.get("messages") is None and tree.get("ticks"):
         raise ValueError("a voice conversation (ticks in place of messages) is not supported")
     check_depth(tree, MOST_ROW_DEPTH)
-    trajectory = [message.stored() for message in _Spoken.model_validate(tree).messages]
+    trajectory = [message.to_dict() for message in _Dialogue.model_validate(tree).messages]
     last = trajectory[-1] if trajectory else {"role": "", "content": ""}
     return Episode(
         messages=[
@@ -264,12 +265,12 @@ def _episode(tree: Any, end_reason: Any, *, solo: bool) -> Episode:
         state={
             "trajectory": trajectory,
             "ended": end_reason,
-            "stopped": end_reason in STOPS or _says_that_it_ends(last, solo=solo),
+            "stopped": end_reason in STOPS or _is_end_message(last, solo=solo),
         },
     )
 
 
-def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
+def _is_end_message(last: Mapping[str, Any], *, solo: bool) -> bool:
     """Return whether the last message ends the episode, by the rule of `Rollout.stopped`."""
     if solo:
         return bool(last["role"] == "assistant" and last["content"] == STOP)

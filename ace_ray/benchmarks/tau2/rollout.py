@@ -11,9 +11,9 @@ from ace_ray.benchmarks.context import (
     EpisodeContext,
     Truncated,
     arguments_of,
-    as_sent,
     number_calls,
-    tool_results,
+    to_chat,
+    tool_messages,
 )
 from ace_ray.benchmarks.tau2.answers import (
     RESULT_MARK,
@@ -24,7 +24,7 @@ from ace_ray.benchmarks.tau2.answers import (
     results_text,
 )
 from ace_ray.benchmarks.tau2.upstream_package import DONE, ENDS, STOP
-from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
+from ace_ray.benchmarks.transcript import Call, Step, steps_of, text_of
 from ace_ray.errors import PromptTooLong
 from ace_ray.sandbox.protocol import Session
 from ace_ray.types import Sampling, ToolCall
@@ -99,7 +99,7 @@ class Rollout:
             if reason is not None:
                 return reason
             if answer is not None and answer.calls:
-                await self._run(speaker, answer)
+                await self._run_calls(speaker, answer)
                 answer = None
             else:
                 # The other side answers a text. The side that made calls answers their results.
@@ -137,7 +137,7 @@ class Rollout:
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:
-            self._note("assistant", Answer(self.settings.greeting))
+            self._add_turn("assistant", Answer(self.settings.greeting))
             return "assistant", Answer(self.settings.greeting)
         for message in history:
             self._remember(message)
@@ -151,16 +151,16 @@ class Rollout:
         if message["role"] == "tool":
             speaker, call_id = message.get("requestor", "assistant"), message.get("id", "")
             name, content = _name(self.trajectory, call_id), message.get("content") or ""
-            self._result(speaker, call_id, content, bool(message.get("error")))
+            self._add_result(speaker, call_id, content, bool(message.get("error")))
             result = {"role": "tool", "name": name, "tool_call_id": call_id, "content": content}
             if not self.settings.native:
                 result = {"role": "user", "content": results_text([(name, content)])}
-            self._view(speaker).append(result)
+            self._chat_of(speaker).append(result)
             return
         answer = _answer_of_history(message)
         if message["role"] == "assistant":
             self.context.episode.messages.append(_assistant(answer))
-        self._note(message["role"], answer)
+        self._add_turn(message["role"], answer)
 
     async def _ask_agent(self) -> Answer:
         """Ask the candidate for its next turn."""
@@ -172,7 +172,9 @@ class Rollout:
             call_count = context.episode.model_calls
             completion = await context.ask(
                 tools=tools,
-                sampling=self._drawn(context.candidate.sampling, attempt, settings.agent_tools),
+                sampling=self._sampling_of(
+                    context.candidate.sampling, attempt, settings.agent_tools
+                ),
             )
             if isinstance(completion, Truncated):
                 if completion.reason == "context" and not call_count:
@@ -201,9 +203,9 @@ class Rollout:
         for attempt in range(FIRST_ANSWERS):
             completion = await self.context.ask_role(
                 "user",
-                as_sent(self._user_view),
+                to_chat(self._user_view),
                 tools=tools,
-                sampling=self._drawn(sampling, attempt, settings.user_tools),
+                sampling=self._sampling_of(sampling, attempt, settings.user_tools),
             )
             self.user_calls["model_calls"] += 1
             self.user_calls["prompt_tokens"] += completion.prompt_tokens
@@ -213,7 +215,7 @@ class Rollout:
                 break
         return self._record_turn("user", answer)
 
-    def _drawn(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
+    def _sampling_of(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
         """Return the sampling parameters of a request. A repeated request gets another seed. In the
         text protocol, a stop text keeps the model from inventing a tool's result."""
         if attempt:
@@ -226,15 +228,15 @@ class Rollout:
         """Record a turn and return it. If a call's arguments are unusable, upstream's run fails;
         here the returned turn is empty."""
         if not all(map(_is_readable, answer.calls)):
-            self._note(speaker, Answer(answer.text))
+            self._add_turn(speaker, Answer(answer.text))
             return Answer("")
-        self._note(speaker, answer)
+        self._add_turn(speaker, answer)
         return answer
 
-    def _note(self, speaker: Speaker, answer: Answer) -> None:
+    def _add_turn(self, speaker: Speaker, answer: Answer) -> None:
         """Add a turn to the trajectory and the chats. A text is added to the other side's
         chat, too. A turn with calls is not."""
-        calls = self._numbered(speaker, answer)
+        calls = self._number_calls(speaker, answer)
         message: Message = {"role": speaker, "content": answer.text}
         if calls:
             message["tool_calls"] = calls
@@ -247,7 +249,7 @@ class Rollout:
         elif not calls and not answer.is_empty:
             self._user_view.append({"role": "user", "content": answer.text})
 
-    def _numbered(self, speaker: Speaker, answer: Answer) -> list[Message]:
+    def _number_calls(self, speaker: Speaker, answer: Answer) -> list[Message]:
         """Return a turn's calls with ids. Native calls of the agent keep the ids from its chat."""
         if not answer.calls:
             return []
@@ -264,7 +266,7 @@ class Rollout:
         number_calls(message, earlier)
         return [{"id": call["id"], **call["function"]} for call in message["tool_calls"]]
 
-    async def _run(self, speaker: Speaker, answer: Answer) -> None:
+    async def _run_calls(self, speaker: Speaker, answer: Answer) -> None:
         """Run the calls of the last message in order, and record their results."""
         calls = self.trajectory[-1]["tool_calls"]
         results = []
@@ -278,20 +280,20 @@ class Rollout:
             failed = bool(observation.error)
             self.errors += failed
             results.append(str(observation.value))
-            self._result(speaker, call["id"], results[-1], failed)
-        view = self._view(speaker)
+            self._add_result(speaker, call["id"], results[-1], failed)
+        view = self._chat_of(speaker)
         if self.settings.native:
-            view += tool_results(view[-1], results)
+            view += tool_messages(view[-1], results)
         else:
             names = [call["name"] for call in calls]
             text = results_text(list(zip(names, results, strict=True)))
             view.append({"role": "user", "content": text})
 
-    def _view(self, speaker: str) -> list[Message]:
+    def _chat_of(self, speaker: str) -> list[Message]:
         """Return the chat of a side."""
         return self.context.episode.messages if speaker == "assistant" else self._user_view
 
-    def _result(self, speaker: str, call_id: str, content: str, failed: bool) -> None:
+    def _add_result(self, speaker: str, call_id: str, content: str, failed: bool) -> None:
         result = {"role": "tool", "id": call_id, "requestor": speaker}
         self.trajectory.append({**result, "content": content, "error": failed})
 
@@ -342,8 +344,8 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
     provide the reasoning, or all steps if the trajectory is missing."""
     trajectory = state.get("trajectory") if isinstance(state, Mapping) else None
     if not isinstance(trajectory, list):
-        return of_messages(messages)
-    chat_steps = of_messages(messages)
+        return steps_of(messages)
+    chat_steps = steps_of(messages)
     steps = [step for step in chat_steps[:1] if step.role == "system"]
     turns = iter([step for step in chat_steps if step.role == "assistant"])
     for message in trajectory:
@@ -351,7 +353,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
             continue
         role, text = text_of(message.get("role")), text_of(message.get("content"))
         if role == "tool":
-            _answer(steps, text, bool(message.get("error")))
+            _set_result(steps, text, bool(message.get("error")))
             continue
         step = Step(role, text)
         if role == "assistant" and (turn := next(turns, None)) is not None:
@@ -364,7 +366,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
     return steps
 
 
-def _answer(steps: list[Step], text: str, failed: bool) -> None:
+def _set_result(steps: list[Step], text: str, failed: bool) -> None:
     """Add a tool's result to the last step: to the first of its calls that still lacks a result."""
     error = "failed" if failed else ""
     if steps:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.aggregates import Column, aggregates, judged
+from ace_ray.benchmarks.aggregates import Column, aggregates, to_aggregates
 from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.tau2.options import CATEGORIES, LEADERBOARD
 from ace_ray.types import RULE_SETS
@@ -25,7 +25,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     estimates = {name: statistics.estimate(stats[rules]) for name, stats in present.items()}
     ranked = [name for name in LEADERBOARD if name in present] or list(present)
     missing = [name for name in LEADERBOARD if name not in present]
-    mean = aggregates({MEAN: Column(MEAN, ranked)}, judged(present, rules, 1.0))[MEAN]
+    mean = aggregates({MEAN: Column(MEAN, ranked)}, to_aggregates(present, rules, 1.0))[MEAN]
     estimate = statistics.estimate({**mean.as_json(), "n": mean.n}, statistics.VALUE)
     if estimate is not None:
         estimate = replace(estimate, partial=bool(missing))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ace_ray.benchmarks.dataset import Part, is_texts, json_value, shaped
+from ace_ray.benchmarks.dataset import PartialModel, is_texts, json_value, parse_tree
 from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.upstream_package import (
     DATABASES,
@@ -34,7 +34,7 @@ Side = Literal["user", "assistant"]
 Basis = Literal["DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE"]
 
 
-class Instructions(Part):
+class Instructions(PartialModel):
     domain: str
     reason_for_call: str
     known_info: str | None = None
@@ -54,7 +54,7 @@ class Instructions(Part):
         return "\n".join([f"Domain: {self.domain}", *lines])
 
 
-class UserScenario(Part):
+class UserScenario(PartialModel):
     persona: str | None = None
     instructions: Instructions | str
 
@@ -66,7 +66,7 @@ class UserScenario(Part):
         return "\n".join([*lines, "Instructions:", indent(instructions, "\t")])
 
 
-class Action(Part):
+class Action(PartialModel):
     action_id: str
     requestor: Side = "assistant"
     name: str
@@ -75,7 +75,7 @@ class Action(Part):
     compare_args: list[str] | None = None
 
 
-class EnvCall(Part):
+class EnvCall(PartialModel):
     env_type: Side
     func_name: str
     arguments: dict[str, Any]
@@ -86,26 +86,26 @@ class EnvAssertion(EnvCall):
     message: str | None = None
 
 
-class Criteria(Part):
+class Criteria(PartialModel):
     actions: list[Action] | None = None
     env_assertions: list[EnvAssertion] | None = None
     communicate_info: list[str] | None = None
     reward_basis: list[Basis] = Field(["DB", "COMMUNICATE"], min_length=1)
 
 
-class InitializationData(Part):
+class InitializationData(PartialModel):
     agent_data: dict[str, Any] | None = None
     user_data: dict[str, Any] | None = None
 
 
-class ToolCall(Part):
+class ToolCall(PartialModel):
     id: str = ""
     name: str
     arguments: dict[str, Any]
     requestor: Side = "assistant"
 
 
-class Message(Part):
+class Message(PartialModel):
     role: Literal["user", "assistant", "tool", "system"]
     content: str | None = None
     tool_calls: list[ToolCall] | None = None
@@ -113,7 +113,7 @@ class Message(Part):
     requestor: Side = "assistant"
     error: bool = False
 
-    def stored(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the message in the form of `Rollout.trajectory`."""
         fields: dict[str, Any] = {"role": self.role, "content": self.content or ""}
         if self.role == "tool":
@@ -136,13 +136,13 @@ class MessageOfHistory(Message):
     role: Literal["user", "assistant", "tool"]
 
 
-class InitialState(Part):
+class InitialState(PartialModel):
     initialization_data: InitializationData | None = None
     initialization_actions: list[EnvCall] | None = None
     message_history: list[MessageOfHistory] | None = None
 
 
-class Task(Part):
+class Task(PartialModel):
     id: str
     user_scenario: UserScenario
     ticket: str | None = None
@@ -154,7 +154,7 @@ def task_of(tree: Any, source: str) -> Task:
     """Validate a task. Raises `UserError` that names the invalid key."""
     task_id = tree.get("id") if isinstance(tree, Mapping) else None
     location = f"{source}, task {task_id!r:.60}" if isinstance(task_id, str) else source
-    task = shaped(Task, tree, location, _FIX)
+    task = parse_tree(Task, tree, location, _FIX)
     if "evaluation_criteria" not in task.model_fields_set:
         raise UserError(
             "evaluation_criteria: field required",
@@ -174,11 +174,11 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
     entry has ``user_scenario``, ``ticket`` and ``initial_state`` as in upstream's file; ``gold`` is
     ``evaluation_criteria``. Raises `UserError` that names file and task."""
     path = domain_file(category.domain, "tasks.json")
-    location = package.where(path)
+    location = package.full_path(path)
     trees = json_value(package.read(path), location, _FIX)
     if not isinstance(trees, list):
         raise UserError("contains no list of tasks", where=location, fix=_FIX)
-    split_ids = None if split is None else set(_split(package, category, split))
+    split_ids = None if split is None else set(_split_ids(package, category, split))
     entries, task_ids = [], set()
     for tree in trees:
         if isinstance(tree, Mapping) and isinstance(tree.get("id"), str):
@@ -212,13 +212,13 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
     """Return the task ids of each split of a domain. Raises `UserError`."""
     path = domain_file(domain, "split_tasks.json")
-    tree = json_value(package.read(path), package.where(path), _FIX)
+    tree = json_value(package.read(path), package.full_path(path), _FIX)
     if not isinstance(tree, dict) or not all(map(is_texts, tree.values())):
-        raise UserError("contains no lists of ids", where=package.where(path), fix=_FIX)
+        raise UserError("contains no lists of ids", where=package.full_path(path), fix=_FIX)
     return tree
 
 
-def _split(package: UpstreamPackage, category: Category, split: str) -> list[str]:
+def _split_ids(package: UpstreamPackage, category: Category, split: str) -> list[str]:
     ids_by_split = splits(package, category.domain)
     if split not in ids_by_split:
         raise UserError(
@@ -255,7 +255,7 @@ def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
                 texts[side] = json.dumps(tomllib.loads(texts[side]), default=date.isoformat)
             except (ValueError, TypeError, RecursionError) as error:
                 problem = f"is not valid TOML ({error})"
-                raise UserError(problem, where=package.where(path), fix=_FIX) from error
+                raise UserError(problem, where=package.full_path(path), fix=_FIX) from error
     return texts
 
 
@@ -267,7 +267,9 @@ def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
     trajectory = list(history(entry))
     for number, action in enumerate(criteria.get("actions") or ()):
         side = "assistant" if solo else action.get("requestor", "assistant")
-        trajectory += call(scenario, side, f"gold{number}", action["name"], action["arguments"])
+        trajectory += call_messages(
+            scenario, side, f"gold{number}", action["name"], action["arguments"]
+        )
     text = ". ".join(criteria.get("communicate_info") or ("Done",))
     trajectory.append({"role": "assistant", "content": text})
     return _episode(trajectory, solo=solo)
@@ -278,7 +280,7 @@ def silent_episode(entry: Entry) -> Episode:
     return _episode(list(history(entry)), solo=CATEGORIES[entry.category].solo)
 
 
-def call(
+def call_messages(
     scenario: Scenario, side: str, call_id: str, name: str, arguments: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Call a tool of ``scenario``; yield the messages of the call and its result."""
@@ -298,7 +300,7 @@ def call(
 def history(entry: Entry) -> Iterator[dict[str, Any]]:
     """Yield the message history of a task in the form of a trajectory."""
     for message in (entry.data.get("initial_state") or {}).get("message_history") or ():
-        yield Message.model_validate(message).stored()
+        yield Message.model_validate(message).to_dict()
 
 
 def _episode(trajectory: list[dict[str, Any]], *, solo: bool) -> Episode:

@@ -68,7 +68,7 @@ class UpstreamPackage(UpstreamCopy):
     __slots__ = ()
     upstream = UPSTREAM
 
-    def is_known(self) -> bool:
+    def has_official_data(self) -> bool:
         files = {path: self.read(path) for path in all_files()}
         return files_hash(files) == OFFICIAL_SHA256
 
@@ -99,7 +99,7 @@ def all_files() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*files, *TEXT_FILES)))
 
 
-_FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
+_FIX = f"use an unmodified copy: {UPSTREAM.data_hint}"
 _FIELD = re.compile(r"\{(\w+)\}")
 # Tool that ends a solo agent's episode (upstream ``LLMSoloAgent.STOP_FUNCTION_NAME``).
 DONE = "done"
@@ -109,7 +109,7 @@ ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class PromptTexts:
     """Upstream's prompt texts, unchanged."""
 
     agent: str
@@ -127,27 +127,25 @@ class Texts:
 
     def agent_prompt(self, policy: str) -> str:
         """Return the agent's system message."""
-        return filled(self.agent_system, agent_instruction=self.agent, domain_policy=policy)
+        return fill(self.agent_system, agent_instruction=self.agent, domain_policy=policy)
 
     def solo_prompt(self, policy: str, ticket: str) -> str:
         """Return the system message of an agent without a user."""
-        instruction = filled(self.solo, stop_function_name=DONE, stop_token=STOP)
-        return filled(
+        instruction = fill(self.solo, stop_function_name=DONE, stop_token=STOP)
+        return fill(
             self.solo_system, agent_instruction=instruction, domain_policy=policy, ticket=ticket
         )
 
     def user_prompt(self, scenario: str, *, tools: bool) -> str:
         """Return the user simulator's system message."""
         guidelines = self.user_guidelines(tools=tools)
-        return filled(
-            self.user_system, global_user_sim_guidelines=guidelines, instructions=scenario
-        )
+        return fill(self.user_system, global_user_sim_guidelines=guidelines, instructions=scenario)
 
     def user_guidelines(self, *, tools: bool) -> str:
         return self.guidelines_with_tools if tools else self.guidelines
 
 
-def filled(template: str, **values: str) -> str:
+def fill(template: str, **values: str) -> str:
     """Replace each ``{name}`` in ``template`` in one pass. Raises `UserError` for unknown names."""
 
     def value(match: re.Match[str]) -> str:
@@ -158,10 +156,10 @@ def filled(template: str, **values: str) -> str:
     return _FIELD.sub(value, template)
 
 
-def read_texts(package: UpstreamPackage) -> Texts:
+def read_prompt_texts(package: UpstreamPackage) -> PromptTexts:
     """Read the prompt texts. Raises `UserError` that names the file in which a text is missing."""
     agent = partial(_assigned_text, package, AGENT_SOURCE)
-    return Texts(
+    return PromptTexts(
         agent=agent("AGENT_INSTRUCTION"),
         agent_system=agent("SYSTEM_PROMPT"),
         solo=agent("AGENT_SOLO_INSTRUCTION"),
@@ -179,14 +177,14 @@ def read_text(package: UpstreamPackage, path: str) -> str:
         # Upstream opens the file in text mode, which converts line ends.
         return package.read(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        location = package.where(path)
+        location = package.full_path(path)
         raise UserError(f"is not UTF-8 ({error.reason})", where=location, fix=_FIX) from error
 
 
 def _assigned_text(package: UpstreamPackage, path: str, name: str) -> str:
     """Return the string that a module assigns to ``name``: a literal, ``literal.strip()``, or the
     argument ``content`` of a call. Raises `UserError`."""
-    location = package.where(path)
+    location = package.full_path(path)
     try:
         tree = python_tree(package.read(path))
     except ValueError as error:

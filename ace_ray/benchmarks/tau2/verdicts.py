@@ -32,7 +32,7 @@ from ace_ray.benchmarks.tau2.environment.limited import (
 )
 from ace_ray.benchmarks.tau2.environment.sources import ToolSources
 from ace_ray.sandbox.replayed_environment import Op
-from ace_ray.sandbox.tools import bounded
+from ace_ray.sandbox.tools import copy_arguments
 from ace_ray.types import RULE_SETS, Entry, Verdict
 
 STOPS = ("user_stop", "agent_stop")
@@ -50,7 +50,7 @@ Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class Replay:
     """Result of replaying an episode and the gold calls, and comparing the end states.
 
     Attributes:
@@ -68,20 +68,20 @@ class Replayed:
     compared: bool = True
 
 
-def replayed(
+def run_replay(
     sources: ToolSources,
     trajectory: Sequence[Message],
     criteria: Mapping[str, Any],
     initial_state: Mapping[str, Any] | None,
     *,
     solo: bool,
-) -> Replayed:
+) -> Replay:
     """Replay an episode and the gold calls, and compare the end states. Raises `SandboxLost`."""
     begin = initialization(initial_state)
     assertions = criteria.get("env_assertions") or ()
     calls, fault = recorded_calls(trajectory, solo=solo)
     if fault:
-        return Replayed(problem=fault)
+        return Replay(problem=fault)
     ops: list[Op] = [
         ("open", _OURS, solo, begin),
         *(("replay", _OURS, *call) for call in calls),
@@ -93,7 +93,7 @@ def replayed(
         ("equal", _OURS, _GOLD),
         *(("assert", _OURS, dict(assertion)) for assertion in assertions),
     ]
-    answers = Attempt(sources).do(ops)
+    answers = Attempt(sources).run_ops(ops)
     problems = [
         answer
         for op, answer in zip(ops, answers, strict=True)
@@ -102,7 +102,7 @@ def replayed(
     equal = answers[len(problems) + 1]
     checks = answers[len(problems) + 2 :]
     problems += [why for _, why in checks]
-    return Replayed(
+    return Replay(
         same_by_hash=equal[0],
         same_by_value=equal[1],
         assertions=[bool(holds) for holds, _ in checks],
@@ -127,7 +127,7 @@ def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[R
             if result["role"] != "tool" or result.get("id") != call.get("id"):
                 return [], f"the call of {call['name']} is not followed by its result"
             try:
-                arguments = bounded(arguments_of(call["arguments"]))
+                arguments = copy_arguments(arguments_of(call["arguments"]))
             except ValueError:
                 continue
             answer = result.get("content") or ""
@@ -147,10 +147,10 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
     criteria: Mapping[str, Any] | None = entry.gold
     if criteria is None:
         return dict.fromkeys(RULE_SETS, Verdict(True))
-    replay = Replayed(compared=False)
+    replay = Replay(compared=False)
     if criteria.get("actions") is not None or criteria.get("env_assertions") is not None:
         initial = entry.data.get("initial_state")
-        replay = replayed(sources, trajectory, criteria, initial, solo=solo)
+        replay = run_replay(sources, trajectory, criteria, initial, solo=solo)
     official = _end_verdict(end_reason)
     if official_stop:
         official = official_verdict(criteria, trajectory, replay)
@@ -158,7 +158,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
 
 
 def official_verdict(
-    criteria: Mapping[str, Any], trajectory: Sequence[Message], replay: Replayed
+    criteria: Mapping[str, Any], trajectory: Sequence[Message], replay: Replay
 ) -> Verdict:
     """Return the verdict by upstream's rules."""
     calls = [call for message in trajectory for call in message.get("tool_calls") or ()]
@@ -178,7 +178,7 @@ def official_verdict(
 
 
 def strict_verdict(
-    criteria: Mapping[str, Any], trajectory: Sequence[Message], replay: Replayed, *, solo: bool
+    criteria: Mapping[str, Any], trajectory: Sequence[Message], replay: Replay, *, solo: bool
 ) -> Verdict:
     """Return the verdict by the strict rules, which the module describes."""
     calls = list(_answered_calls(trajectory))
@@ -205,7 +205,7 @@ def strict_verdict(
 
 def _verdict(
     criteria: Mapping[str, Any],
-    replay: Replayed,
+    replay: Replay,
     *,
     same_state: bool,
     is_made: Callable[[Mapping[str, Any]], bool],

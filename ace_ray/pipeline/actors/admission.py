@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from ace_ray.pipeline.actors.kv_budget import CacheRoom
+from ace_ray.pipeline.actors.kv_budget import KVBudget
 from ace_ray.pipeline.health.isolation import OPEN
 
 # From this many starts without progress, rows that are not isolated go before isolated rows.
@@ -47,10 +47,10 @@ class AdmissionControl:
         run: int | None = None,
         starts_since_progress: int = 0,
         arriving: bool = False,
-        room: CacheRoom | None = None,
+        room: KVBudget | None = None,
     ) -> None:
         self._max_rows = max_rows
-        self._room = room or CacheRoom(0)
+        self._room = room or KVBudget(0)
         self._asks_again: asyncio.TimerHandle | None = None
         self._run = run
         self._isolated_last = ISOLATED_LAST <= starts_since_progress < MOST_TRIED_FIRST
@@ -66,7 +66,7 @@ class AdmissionControl:
         self._waiting: dict[Partition, deque[Group]] = {}
 
     @asynccontextmanager
-    async def entered(
+    async def admission(
         self, partition: Partition, rows: int, *, tried: int = 0, episodes: bool = False
     ) -> AsyncIterator[Group]:
         """Wait until ``rows`` rows of ``partition`` are admitted; keep their places until the
@@ -89,23 +89,24 @@ class AdmissionControl:
                     del self._waiting[partition]
             self._admit()
 
-    def row_ended(self, group: Group) -> None:
+    def free_place(self, group: Group) -> None:
         """Free the place of one row of ``group`` for other rows.
 
-        The last place of the group stays taken until the context of `entered` ends. Until then no
+        The last place of the group stays taken until the context of `admission` ends. Until then no
         other partition is admitted."""
         self.passed = True
         if group.rows > 1:
             group.rows -= 1
             self._admit()
 
-    def arrived(self) -> None:
+    def note_arrival(self) -> None:
         """Stop waiting for blocks of the previous process."""
         self._arriving = False
         self._admit()
 
     def close(self) -> None:
-        """End all waits in `entered`. The waiting groups get no places, and must not start rows."""
+        """End all waits in `admission`. The waiting groups get no places, and must not start
+        rows."""
         self._closed = True
         self._admit()
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import ray
 
 from ace_ray.pipeline.actors.coordinator import fetch_shared
-from ace_ray.pipeline.actors.verdicts import judged, report_bug
-from ace_ray.pipeline.actors.worker_config import Job, report, start
+from ace_ray.pipeline.actors.verdicts import judge_row, report_bug
+from ace_ray.pipeline.actors.worker_config import WorkerConfig, register, report
 from ace_ray.pipeline.health.crash_cause import CrashFile
 from ace_ray.pipeline.health.heartbeat import Heartbeat, this_process
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
@@ -30,10 +30,10 @@ class Checker:
 
     The row that is judged is noted first. So if this process dies, its successor knows the row."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: WorkerConfig) -> None:
         self._job, self._coordinator = job, job.coordinator
         self._process = this_process("checker")
-        start(self._coordinator, self._process)
+        register(self._coordinator, self._process)
         self._crash_file = CrashFile(self._process)
         self._entries, self._benchmarks = fetch_shared(job.coordinator)
         every = (rules for benchmark in self._benchmarks.values() for rules in benchmark.rule_sets)
@@ -44,7 +44,7 @@ class Checker:
         self._since: float | None = None
         # Whether this process has judged a row.
         self._passed = False
-        ray.get(self._coordinator.life.remote(self._process, facts={}))
+        ray.get(self._coordinator.update_process.remote(self._process, facts={}))
         Heartbeat(
             self._coordinator,
             self._process,
@@ -61,8 +61,8 @@ class Checker:
             # Isolated rows come last, so that this process has judged another row before.
             rows.sort(key=lambda row: row["row_id"] in isolated)
             checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
-            judged_rows = [self._counted(row) for row in checked]
-            self._coordinator.rows.remote(self._process, RowReport(ended=ids, judged=judged_rows))
+            judged_rows = [self._tally_tuple(row) for row in checked]
+            self._coordinator.accept.remote(self._process, RowReport(ended=ids, judged=judged_rows))
             return pa.Table.from_pylist(checked, schema=self._schema)
         except Exception as error:
             report(self._coordinator, "a checker failed", error)
@@ -71,22 +71,22 @@ class Checker:
     def _check(self, row: dict[str, Any], state: IsolatedRow | None) -> dict[str, Any]:
         entry = self._entries[row["entry"]]
         if state is not None and state.end:
-            return self._keyed(row | ended_columns(state, "checker"), entry)
-        if state is not None and not state.released and not self._passed:
-            self._show_that_it_works(row["entry"])
-        self._work_on(row["row_id"])
+            return self._add_columns(row | ended_columns(state, "checker"), entry)
+        if state is not None and not state.is_released and not self._passed:
+            self._health_check(row["entry"])
+        self._note_row(row["row_id"])
         on_error = partial(report_bug, self._coordinator, entry.benchmark)
-        row = judged(row, entry, self._benchmarks[entry.benchmark], on_error)
-        self._work_on("")
-        return self._keyed(row, entry)
+        row = judge_row(row, entry, self._benchmarks[entry.benchmark], on_error)
+        self._note_row("")
+        return self._add_columns(row, entry)
 
-    def _work_on(self, row_id: str) -> None:
+    def _note_row(self, row_id: str) -> None:
         """Note the row that this process works on; "" for none."""
         self._passed = self._passed or not row_id
         self._crash_file.note(row_id)
         self._row_id, self._since = row_id, time.monotonic() if row_id else None
 
-    def _show_that_it_works(self, entry_index: int) -> None:
+    def _health_check(self, entry_index: int) -> None:
         """Test this checker: judge an empty episode of another entry than ``entry_index``.
 
         Called before an isolated row is judged. A crash here does not count against that row."""
@@ -97,7 +97,7 @@ class Checker:
         with suppress(Exception):  # an exception shows that the checker works
             self._benchmarks[entry.benchmark].verdicts(entry, Episode())
 
-    def _counted(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _tally_tuple(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return what `Tally.add` counts of ``row``. Only scored rows have scores."""
         scores = {}
         if row["status"] == "scored":
@@ -107,12 +107,12 @@ class Checker:
         tokens = row["prompt_tokens"] or 0, row["completion_tokens"] or 0
         return row["run"], row["benchmark"], row["language"], row["status"], scores, *tokens
 
-    def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+    def _add_columns(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
         run = self._job.runs[row["run"]]
         return {
             **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
             "run_id": run.run_id,
             "model": run.model.label,
-            "seed": self._sampling.for_row(row["sample"], *entry.path).seed,
+            "seed": self._sampling.with_row_seed(row["sample"], *entry.path).seed,
             **entry_columns(entry),
         }

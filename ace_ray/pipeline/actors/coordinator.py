@@ -30,7 +30,7 @@ MAX_STARTS_WITHOUT_PROGRESS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartReply:
     """The coordinator's answer to a process that starts."""
 
     retryable: bool
@@ -69,8 +69,9 @@ class _ProcessState:
 class Coordinator:
     """Actor that keeps a `Tally` and the state of all processes, but no rows, for one pass.
 
-    Processes report about their rows (`rows`), about themselves (`starting`, `life`), and about
-    the weights of their engines. The driver reads the counts, and drains or removes workers."""
+    Processes report about their rows (`accept`), about themselves (`register_start`,
+    `update_process`), and about the weights of their engines. The driver reads the counts, and
+    drains or removes workers."""
 
     def __init__(
         self,
@@ -104,14 +105,14 @@ class Coordinator:
         # Run (None: all runs) -> why no engine swaps to the weights of this run.
         self._unswappable: dict[int | None, str] = {}
 
-    def shared(self) -> list[Any]:
+    def shared_refs(self) -> list[Any]:
         """Return the ObjectRefs of the entry table (`pipeline.entries`) and of the benchmarks.
 
         Constructors of actors do not get these refs: a restart of the actor would depend on them.
         """
         return self._shared
 
-    def rows(self, process: ProcessInfo, report: RowReport) -> bool:
+    def accept(self, process: ProcessInfo, report: RowReport) -> bool:
         """Note what ``process`` reports about its rows. If rows enter and their run is stopped,
         note nothing and return False."""
         if report.entered is not None:
@@ -141,43 +142,45 @@ class Coordinator:
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
-        return self._isolation[kind].among(ids)
+        return self._isolation[kind].states_of(ids)
 
-    def underway(self, process: ProcessInfo) -> int:
+    def count_unchecked(self, process: ProcessInfo) -> int:
         """Return the number of rows that ended at ``process`` and have not reached a checker."""
         return sum(actor == process.actor for actor in self._underway.values())
 
-    def given_back(self, ids: list[str]) -> list[str]:
+    def pop_returned(self, ids: list[str]) -> list[str]:
         """Return and forget the rows among ``ids`` that a worker has given back."""
         returned = [row_id for row_id in ids if row_id in self._given_back]
         self._given_back.difference_update(returned)
         return returned
 
-    def bug(self, benchmark: str, origin: str, traceback: str) -> None:
+    def count_bug(self, benchmark: str, origin: str, traceback: str) -> None:
         """Count a row that failed with an exception in the benchmark's code."""
         key = benchmark, origin
         self._tally.bugs.setdefault(key, Bug(*key, traceback)).rows += 1
 
-    def fail(self, line: str, *, store: bool = False) -> None:
+    def note_failure(self, line: str, *, store: bool = False) -> None:
         self._tally.failure = self._tally.failure or line
         self._tally.store_failed = self._tally.store_failed or store
 
-    def loading(self, process: ProcessInfo, run: int) -> None:
+    def note_loading(self, process: ProcessInfo, run: int) -> None:
         """Note that the engine of ``process``, or its successor, loads the weights of ``run``."""
         self._run = self._runs[process.actor] = run
         if (state := self._processes.get(process.actor)) is not None:
             state.has_begun = False
 
-    def loaded(self, run: int, facts: dict[str, Any] | None = None, *, broken: str = "") -> None:
+    def note_loaded(
+        self, run: int, facts: dict[str, Any] | None = None, *, broken: str = ""
+    ) -> None:
         """Note that an engine has loaded the weights of ``run``, or why they cannot be evaluated
         (``broken``). The rows of such a run stay pending."""
-        counts = self._tally.of(run)
+        counts = self._tally.counts_of(run)
         counts.broken = counts.broken or broken
         if facts is not None:
             counts.ready_at = counts.ready_at or time.monotonic()
             counts.loads.append(facts)
 
-    def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
+    def swap_obstacle(self, why: str | None = None, *, run: int | None = None) -> str:
         """Return why engines cannot swap to the weights of ``run``, or "" if they can. If ``why``
         is given, first record it as the reason, unless there is one. ``run`` None: all runs."""
         if why:
@@ -189,7 +192,7 @@ class Coordinator:
         state = self._processes.get(actor)
         return state.process if state is not None and state.ready else None
 
-    def starting(self, process: ProcessInfo, gone: Death = KILLED) -> Start | None:
+    def register_start(self, process: ProcessInfo, gone: Death = KILLED) -> StartReply | None:
         """Register a process that starts. It replaces the previous process of the same actor, which
         ended for the reason ``gone`` if it sent no report. Return None after too many starts."""
         if process.kind == "engine":
@@ -197,7 +200,7 @@ class Coordinator:
         last = self._processes.get(process.actor)
         state = self._processes[process.actor] = _ProcessState(process)
         if last is not None and last.ready:
-            self._died(last.process, gone)
+            self._note_death(last.process, gone)
         elif last is not None:
             state.starts = last.starts + 1
         name, starts = NAMES[process.kind], self._starts_since_progress[process.actor]
@@ -216,16 +219,16 @@ class Coordinator:
         else:
             self._starts_since_progress[process.actor] += 1
             has_started = self._had_success or bool(self._tally.workers)
-            return Start(
+            return StartReply(
                 retryable=has_started and state.starts < MAX_STARTS,
                 run=self._runs.get(process.actor, self._run),
                 replaces=last is not None,
                 starts_since_progress=starts,
             )
-        self.fail(failure)
+        self.note_failure(failure)
         return None
 
-    def life(
+    def update_process(
         self,
         process: ProcessInfo,
         *,
@@ -251,7 +254,7 @@ class Coordinator:
             # Several threads of a process may report the same death.
             if state.ready:
                 state.ready, state.starts = False, 0
-                self._died(process, death)
+                self._note_death(process, death)
         elif phase:
             state.phase = phase
         else:
@@ -262,7 +265,7 @@ class Coordinator:
         ends = [end for end in (self._drain_at, state.drain_at) if end is not None]
         return max(0.0, min(ends) - time.monotonic()) if ends else None
 
-    def removed(self, actor: str, death: Death | None = None, *, node: bool = False) -> None:
+    def note_removal(self, actor: str, death: Death | None = None, *, node: bool = False) -> None:
         """Note that an engine worker is gone and is not restarted. Other workers get its rows.
 
         Args:
@@ -274,16 +277,16 @@ class Coordinator:
             return
         if node:  # its rows are rarely the cause, so only rows that are isolated already stay so
             isolation = self._isolation["engine"]
-            death = death._replace(rows=[*isolation.among(isolation.at_work.get(actor, ()))])
-        self._died(state.process, death)
+            death = death._replace(rows=[*isolation.states_of(isolation.at_work.get(actor, ()))])
+        self._note_death(state.process, death)
 
-    def _died(self, process: ProcessInfo, death: Death) -> None:
+    def _note_death(self, process: ProcessInfo, death: Death) -> None:
         isolation = self._isolation[process.kind]
-        if isolation.died(process.actor, death.rows, outside=death.outside):
+        if isolation.isolate(process.actor, death.rows, outside=death.outside):
             self._starts_since_progress.clear()
         self._last[process.kind] = f"{process.name}: {death.why}"
         if self._metrics:
-            self._metrics.died(process.kind)
+            self._metrics.count_death(process.kind)
         if process.kind in ("engine", "role"):
             of_role = " (of a role)" * (process.kind == "role")
             self._tally.deaths.append(f"{process.name}{of_role}: {death.why}")
@@ -340,7 +343,7 @@ def start_coordinator(
         had_success: whether engines of this run have started before.
         metrics: makes the `Metrics` in the actor; None for no metrics.
         name: name of the actor. Actors that can restart find it by this name, because a restart
-            must not depend on a handle (`Coordinator.shared`).
+            must not depend on a handle (`Coordinator.shared_refs`).
     """
     # The actor takes no logical CPU, which the pools need in a small cluster. It runs on the
     # driver's node, because other nodes may leave during the run, and have another clock.
@@ -353,5 +356,5 @@ def start_coordinator(
 @cache
 def fetch_shared(coordinator: Any) -> tuple[Entries, dict[str, Benchmark]]:
     """Return the entries and the benchmarks by name. All processes of a node share the entries."""
-    table, benchmarks = ray.get(ray.get(coordinator.shared.remote()))
+    table, benchmarks = ray.get(ray.get(coordinator.shared_refs.remote()))
     return Entries(table), benchmarks

@@ -12,19 +12,19 @@ import pyarrow as pa
 import ray
 
 from ace_ray.cluster.environment import engine_facts
-from ace_ray.cluster.placement import placed
+from ace_ray.cluster.placement import place_facts
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead
 from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
-from ace_ray.pipeline.actors.episodes import NOT_HEALTHY, Episodes
-from ace_ray.pipeline.actors.in_flight import RowReports, Shared
+from ace_ray.pipeline.actors.episodes import NOT_HEALTHY, EpisodeRunner
+from ace_ray.pipeline.actors.in_flight import RowReporter, Shared
 from ace_ray.pipeline.actors.verdicts import log_traceback
-from ace_ray.pipeline.actors.weights import Candidate
-from ace_ray.pipeline.actors.worker_config import Job, starting
+from ace_ray.pipeline.actors.weights import WeightLoader
+from ace_ray.pipeline.actors.worker_config import WorkerConfig, guard_start
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.crash_cause import CrashFile, outside_cause
 from ace_ray.pipeline.health.heartbeat import Heartbeat, die, this_process
-from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, of_rows, shared_id
+from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, shared_id, states_by_row
 from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.storage.rows import EPISODES
@@ -45,20 +45,20 @@ class EngineWorker:
     different blocks share the engine's batches. At most ``concurrency`` rows are in flight. They
     are admitted in groups of at most ``concurrency`` / 8. A row frees its place when it ends."""
 
-    def __init__(self, job: Job, concurrency: int) -> None:
+    def __init__(self, job: WorkerConfig, concurrency: int) -> None:
         self._job, self._coordinator = job, job.coordinator
         self._process = this_process("engine")
         began = time.perf_counter()
-        with starting(self._coordinator, self._process, "an engine worker") as answer:
+        with guard_start(self._coordinator, self._process, "an engine worker") as answer:
             end = job.rows_end_here(answer)
             self._crash_file = CrashFile(self._process)
             self._clock = Clock()
-            self._clock.preparing("load")
+            self._clock.enter_state("load")
             run = job.pending[0] if answer.run is None else answer.run
-            self._candidate = Candidate(job, self._process, self._clock, run)
+            self._candidate = WeightLoader(job, self._process, self._clock, run)
             self._engine = self._candidate.engine
-            self._reports = RowReports(partial(self._coordinator.rows.remote, self._process))
-            self._episodes = Episodes(
+            self._reports = RowReporter(partial(self._coordinator.accept.remote, self._process))
+            self._episodes = EpisodeRunner(
                 job,
                 self._engine,
                 self._clock,
@@ -86,7 +86,7 @@ class EngineWorker:
         loaded = self._candidate.loaded
         engine: dict[str, Any] = {"device": loaded.device}
         if self._job.config.backend != ENDPOINT:
-            engine = {**engine_facts(loaded.device), **placed()}
+            engine = {**engine_facts(loaded.device), **place_facts()}
             if reading := getattr(loaded, "reading", {}):
                 engine["reading"] = reading
         facts = {
@@ -97,15 +97,15 @@ class EngineWorker:
             "engine_version": loaded.version,
             "engine": engine,
         }
-        self._clock.preparing(None)
+        self._clock.enter_state(None)
         log.debug(f"engine worker {self._process.name} is ready", **facts)
-        ray.get(self._coordinator.life.remote(self._process, facts=facts))
+        ray.get(self._coordinator.update_process.remote(self._process, facts=facts))
         Heartbeat(
             self._coordinator,
             self._process,
             stall_timeout_s=self._job.config.engine_stall_timeout_s,
             busy_since=lambda: self._engine.busy_since(rows=len(self._tasks)),
-            outside=self._outside,
+            outside=self._outside_cause,
             on_drain=self._drain,
             load=lambda: self._engine.load(len(self._tasks)),
         )
@@ -113,25 +113,25 @@ class EngineWorker:
     async def __call__(self, block: pa.Table) -> pa.Table:
         if self._engine.loop is None:
             self._engine.loop = asyncio.get_running_loop()
-            self._engine.loop.call_later(ARRIVE_S, self._admission.arrived)
+            self._engine.loop.call_later(ARRIVE_S, self._admission.note_arrival)
         planned = block.to_pylist()
         if self._stopping:
             await self._reports.give_back(planned, [])
             return EPISODES.empty_table()
         ids = {key for row in planned for key in (row["row_id"], shared_id(row))}
         states = await self._coordinator.isolated.remote("engine", [*ids])
-        isolated = of_rows(planned, states)
+        isolated = states_by_row(planned, states)
         groups: dict[int, list[dict[str, Any]]] = {}
         records = []
         for row in planned:
             if (state := isolated.get(row["row_id"])) is not None and state.end:
-                records.append(self._episodes.not_tried(row, state))
+                records.append(self._episodes.untried_record(row, state))
             else:
                 groups.setdefault(state.group if state else OPEN, []).append(row)
         shared: Shared = {}
         parts = await asyncio.gather(
             *(
-                self._together(
+                self._evaluate_rows(
                     rows[start : start + self._group_size],
                     (rows[0]["run"], group),
                     isolated,
@@ -146,7 +146,7 @@ class EngineWorker:
             await self._reports.give_back(planned, records)
         return pa.Table.from_pylist(records, schema=EPISODES)
 
-    async def _together(
+    async def _evaluate_rows(
         self,
         rows: list[dict[str, Any]],
         partition: Partition,
@@ -159,15 +159,15 @@ class EngineWorker:
         run, isolation_group = partition
         entry, benchmark = self._episodes.entry(rows[0])
         episodes = benchmark.interactive(entry)
-        admitted = self._admission.entered(partition, len(rows), tried=tried, episodes=episodes)
+        admitted = self._admission.admission(partition, len(rows), tried=tried, episodes=episodes)
         async with admitted as group:
             if self._stopping or run in self._decided or not await self._candidate.load(run):
                 return []
             if isolation_group != OPEN:
-                await self._show_that_it_works()
+                await self._health_check()
             if self._stopping:  # the check may have taken long
                 return []
-            starting = [row for row in rows if self._times.can_end(run, self._kind_of(row))]
+            starting = [row for row in rows if self._times.can_end(run, self._category_of(row))]
             started = {row["row_id"] for row in starting}
             late = [row["row_id"] for row in rows if row["row_id"] not in started]
             if not starting:
@@ -181,7 +181,7 @@ class EngineWorker:
             tasks: dict[str, asyncio.Task[Any]] = {}
             for row in starting:
                 state = isolated.get(row["row_id"])
-                attempt = row["attempt"] + (state.unstored if state else 0)
+                attempt = row["attempt"] + (state.unstored_deaths if state else 0)
                 task = asyncio.ensure_future(self._episodes.run(row, attempt, shared))
                 task.add_done_callback(partial(self._row_ended, group, row))
                 tasks[row["row_id"]] = self._tasks[row["row_id"]] = task
@@ -195,18 +195,18 @@ class EngineWorker:
     def _row_ended(self, group: Group, row: Mapping[str, Any], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(row["row_id"], None)
         if not task.cancelled() and task.exception() is None:
-            self._times.add(self._kind_of(row), task.result()["duration_s"])
-        self._admission.row_ended(group)
-        self._reports.row_ended(row["row_id"])
+            self._times.add(self._category_of(row), task.result()["duration_s"])
+        self._admission.free_place(group)
+        self._reports.end_row(row["row_id"])
 
-    def _kind_of(self, row: Mapping[str, Any]) -> str:
+    def _category_of(self, row: Mapping[str, Any]) -> str:
         entry, _ = self._episodes.entry(row)
         return f"{entry.benchmark}/{entry.category}"
 
-    async def _show_that_it_works(self) -> None:
+    async def _health_check(self) -> None:
         """Make one request before an isolated row runs, unless a row has ended in this engine. If
         the engine fails on this request, the failure does not count against the isolated row."""
-        self._crash_file.note_memory()
+        self._crash_file.note_oom_kills()
         if self._admission.passed:
             return
         request = self._engine.chat(CONTROL, Sampling(max_tokens=1))
@@ -222,9 +222,9 @@ class EngineWorker:
 
     def _die(self, why: str) -> NoReturn:
         self._reports.send(RowReport())  # rows that have just ended are not isolated
-        die(self._coordinator, self._process, why, self._outside())
+        die(self._coordinator, self._process, why, self._outside_cause())
 
-    def _outside(self) -> str:
+    def _outside_cause(self) -> str:
         return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
 
     def _drain(self, seconds: float) -> None:
@@ -233,17 +233,17 @@ class EngineWorker:
         self._stopping = True
         if (loop := self._engine.loop) is not None:
             loop.call_soon_threadsafe(self._admission.close)
-            loop.call_soon_threadsafe(loop.call_later, seconds, self._give_up)
+            loop.call_soon_threadsafe(loop.call_later, seconds, self._cancel_tasks)
 
     def _cancel_run(self, run: int) -> bool:
         """Cancel the rows of ``run`` in flight; return False if no row has ended in this engine."""
         if self._candidate.run == run:
             if not self._admission.passed:
                 return False
-            self._give_up()  # all rows in flight are rows of this run
+            self._cancel_tasks()  # all rows in flight are rows of this run
         return True
 
-    def _give_up(self) -> None:
+    def _cancel_tasks(self) -> None:
         for task in self._tasks.values():
             task.cancel()
         self._reports.cancel_preparations()

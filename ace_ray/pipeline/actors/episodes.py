@@ -15,12 +15,12 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.validation import check_episode
 from ace_ray.errors import EngineDead, EpisodeTimeout, RowError
 from ace_ray.pipeline.actors.coordinator import fetch_shared
-from ace_ray.pipeline.actors.in_flight import RowReports, Shared
-from ace_ray.pipeline.actors.kv_budget import CacheContext, CacheRoom
-from ace_ray.pipeline.actors.service import RunningService
+from ace_ray.pipeline.actors.in_flight import RowReporter, Shared
+from ace_ray.pipeline.actors.kv_budget import CacheContext, KVBudget
+from ace_ray.pipeline.actors.service import ServiceClient
 from ace_ray.pipeline.actors.verdicts import report_bug
 from ace_ray.pipeline.actors.weights import MonitoredEngine
-from ace_ray.pipeline.actors.worker_config import Job
+from ace_ray.pipeline.actors.worker_config import WorkerConfig
 from ace_ray.pipeline.health.isolation import IsolatedRow, ended_columns
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.roles import RoleModels, candidate_identity
@@ -28,7 +28,7 @@ from ace_ray.sandbox.actor import SandboxPool
 from ace_ray.storage.rows import episode_columns
 from ace_ray.types import Entry, Episode
 from ace_ray.util import log
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 # Extra time after its deadline for an interactive episode to read the state of its sandbox.
 DEADLINE_GRACE_S = 300.0
@@ -38,7 +38,7 @@ NOT_HEALTHY = "the engine did not answer a health check"
 _NO_EPISODE = episode_columns(Episode())
 
 
-class Episodes:
+class EpisodeRunner:
     """Runs episodes, and makes their records. Failures of a row become columns of its record.
 
     Args:
@@ -49,10 +49,10 @@ class Episodes:
 
     def __init__(
         self,
-        job: Job,
+        job: WorkerConfig,
         engine: MonitoredEngine,
         clock: Clock,
-        reports: RowReports,
+        reports: RowReporter,
         *,
         worker: str,
         die: Callable[[str], NoReturn],
@@ -61,13 +61,13 @@ class Episodes:
         self._roles = RoleModels(job.bindings, job.served, engine)
         self._entries, self._benchmarks = fetch_shared(job.coordinator)
         self._worker, self._die = worker, die
-        self.room = CacheRoom(engine.cache_tokens)
+        self.room = KVBudget(engine.cache_tokens)
         self._sampling = job.config.sampling.sampling()
         self._identities = [
             candidate_identity(job.config, run.model, job.choice) for run in job.runs
         ]
         self._sandboxes = SandboxPool(job.sandboxes)
-        self._services = {name: RunningService(actor) for name, actor in job.services.items()}
+        self._services = {name: ServiceClient(actor) for name, actor in job.services.items()}
 
     def entry(self, row: Mapping[str, Any]) -> tuple[Entry, Benchmark]:
         """Return the entry of ``row``, and its benchmark."""
@@ -81,7 +81,7 @@ class Episodes:
         record = self._blank(row, attempt)
         cached = self.room.open() if benchmark.interactive(entry) else CacheContext()
         try:
-            with self._clock.busy("row"):
+            with self._clock.track("row"):
                 episode = await self._episode(row, shared, cached)
             record |= episode_columns(episode)
             if not self._job.config.store_token_ids:
@@ -103,9 +103,9 @@ class Episodes:
             log.debug(line, event="row", row_id=row["row_id"])
         return record
 
-    def not_tried(self, row: dict[str, Any], state: IsolatedRow) -> dict[str, Any]:
+    def untried_record(self, row: dict[str, Any], state: IsolatedRow) -> dict[str, Any]:
         """Return the record of an isolated row that this pass does not try again."""
-        record = self._blank(row, row["attempt"] + state.unstored - 1)
+        record = self._blank(row, row["attempt"] + state.unstored_deaths - 1)
         return record | ended_columns(state, "engine")
 
     def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:
@@ -135,10 +135,10 @@ class Episodes:
         context = self._context(row, entry.path, cached)
         if before is not None:
             context.prepared = before.prepared
-        episode: Episode = await self._in_time(row, benchmark.run(entry, context))
+        episode: Episode = await self._await_in_time(row, benchmark.run(entry, context))
         check_episode(episode)
         if before is not None and first:
-            episode.count_all(before.episode)
+            episode.add_episode_usage(before.episode)
         return episode
 
     def _context(
@@ -147,9 +147,9 @@ class Episodes:
         """Return the context of an episode whose seeds depend on ``path``. ``cached`` counts the
         tokens of the engine's answers."""
         entry, benchmark = self.entry(row)
-        sampling = self._sampling.for_row(row["sample"], *path)
+        sampling = self._sampling.with_row_seed(row["sample"], *path)
         candidate = RoleModel(self._engine, sampling, self._identities[row["run"]])
-        models = {"": candidate, **self._roles.of(benchmark, row["sample"], path)}
+        models = {"": candidate, **self._roles.models_of(benchmark, row["sample"], path)}
         for name, model in models.items():
             if cached is not None and model.model is self._engine:
                 models[name] = replace(model, on_answer=partial(cached.add, name))
@@ -169,7 +169,7 @@ class Episodes:
     async def _prepare(self, row: Mapping[str, Any], context: EpisodeContext) -> EpisodeContext:
         entry, benchmark = self.entry(row)
         try:
-            context.prepared = await self._in_time(row, benchmark.prepare(entry, context))
+            context.prepared = await self._await_in_time(row, benchmark.prepare(entry, context))
             return context
         except EngineDead as error:
             self._die(str(error))
@@ -178,7 +178,7 @@ class Episodes:
                 self._die(f"a preparation timed out, and {NOT_HEALTHY}")
             raise
 
-    async def _in_time(self, row: Mapping[str, Any], work: Awaitable[Any]) -> Any:
+    async def _await_in_time(self, row: Mapping[str, Any], work: Awaitable[Any]) -> Any:
         """Await ``work``. Raises `EpisodeTimeout` only if its time has passed: a `TimeoutError` of
         the benchmark's code is raised as it is. Its exits and cancellations become errors."""
         entry, benchmark = self.entry(row)
@@ -201,4 +201,4 @@ class Episodes:
 
 
 def _error_columns(error: Exception) -> dict[str, str]:
-    return {"error_class": type(error).__name__, "error": well_formed(str(error))[:2000]}
+    return {"error_class": type(error).__name__, "error": replace_surrogates(str(error))[:2000]}

@@ -20,13 +20,13 @@ LEAVE_S = 0.5
 Shared = dict[str, asyncio.Task[EpisodeContext]]
 
 
-class RowReports:
+class RowReporter:
     """Sends the reports of one worker. Rows that have ended are reported together.
 
     While rows wait for a preparation, only the preparation is in flight. So a crash isolates it in
     place of the rows.
 
-    ``send`` sends a report at once, and returns an awaitable for `Coordinator.rows`' answer."""
+    ``send`` sends a report at once, and returns an awaitable for `Coordinator.accept`' answer."""
 
     def __init__(self, send: Callable[[RowReport], Awaitable[bool]]) -> None:
         self._send = send
@@ -38,13 +38,13 @@ class RowReports:
         """Report that work on ``ids`` begins. Return False if ``run`` is stopped."""
         return await self._send(RowReport(run, entered=ids))
 
-    def row_ended(self, row_id: str) -> None:
+    def end_row(self, row_id: str) -> None:
         """Report soon that a row has ended, so that a later crash does not isolate it."""
         self._ended_ids.append(row_id)
         if len(self._ended_ids) == 1:
-            asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
+            asyncio.get_running_loop().call_later(LEAVE_S, self._flush_ends)
 
-    def _leave(self) -> None:
+    def _flush_ends(self) -> None:
         if self._ended_ids:
             self.send(RowReport())
 

@@ -66,7 +66,7 @@ class CacheContext:
             self.speed = max(self.speed, computed / answer.engine.first_token_s)
 
 
-class CacheRoom:
+class KVBudget:
     """Tells whether more episodes fit into a cache of ``tokens`` tokens (0: always)."""
 
     def __init__(self, tokens: int, clock: Callable[[], float] = time.monotonic) -> None:

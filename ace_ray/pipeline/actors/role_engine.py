@@ -16,12 +16,12 @@ from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.pipeline.actors.weights import MonitoredEngine
-from ace_ray.pipeline.actors.worker_config import starting
+from ace_ray.pipeline.actors.worker_config import guard_start
 from ace_ray.pipeline.health.heartbeat import Heartbeat, die, this_process
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.roles import RoleBindings, RoleEngineFailed, shared_engines
 from ace_ray.types import Completion, Messages, Sampling, Tools
-from ace_ray.util.subprocesses import end_with_this_process
+from ace_ray.util.subprocesses import start_watchdog
 
 # Maximum number of requests in one actor. vLLM queues them.
 MAX_REQUESTS = 10_000
@@ -46,8 +46,8 @@ class RoleEngine:
         self._coordinator, self._process = coordinator, this_process("role")
         self._engine: MonitoredEngine | None = None
         # An exception is only reported: Ray would show the user a traceback.
-        with suppress(Exception), starting(coordinator, self._process, f"the engine of {name}"):
-            end_with_this_process()
+        with suppress(Exception), guard_start(coordinator, self._process, f"the engine of {name}"):
+            start_watchdog()
             choice = FormatChoice(
                 engine.get("reasoning_parser") or role.model.reasoning_parser,
                 role.model.tool_parser,
@@ -55,7 +55,7 @@ class RoleEngine:
             )
             loaded = VLLMEngine(materialize(model), engine, choice)
             monitored = MonitoredEngine(loaded, stall_timeout_s / 4, Clock())
-            ray.get(coordinator.life.remote(self._process, facts={}))
+            ray.get(coordinator.update_process.remote(self._process, facts={}))
             Heartbeat(
                 coordinator,
                 self._process,
@@ -64,7 +64,7 @@ class RoleEngine:
             )
             self._engine = monitored
 
-    async def ready(self) -> bool:
+    async def is_ready(self) -> bool:
         """Return whether the engine has started."""
         return self._engine is not None
 
@@ -122,7 +122,7 @@ def role_engines(
             ]
             served |= dict.fromkeys(group, tuple(labels))
         try:
-            ready = [actor.ready.remote() for actor in actors]
+            ready = [actor.is_ready.remote() for actor in actors]
             if not all(ray.get(ready, timeout=config.start_timeout_s)):
                 raise EngineNotStarted("the engine of a role failed to start")
         except ray.exceptions.GetTimeoutError as error:

@@ -47,7 +47,7 @@ class ServiceActor:
             return error
         return None
 
-    def calls(self, calls: Sequence[Call]) -> list[tuple[Any, str]]:
+    def answer(self, calls: Sequence[Call]) -> list[tuple[Any, str]]:
         """Return (answer, "") for each request, or (None, reason) for one that fails."""
         return [self._call(method, arguments) for method, arguments in calls]
 
@@ -61,7 +61,7 @@ class ServiceActor:
             return None, f"{type(error).__name__}: {error}"
 
 
-class RunningService:
+class ServiceClient:
     """Client through which the episodes of one process use a service actor.
 
     A call of an actor costs Ray a millisecond. Requests that arrive during a call are therefore
@@ -107,7 +107,7 @@ class RunningService:
                 while True:
                     # A call is repeated only if the actor died; a slow service still works on it.
                     with suppress(RayActorError):
-                        answers: list[tuple[Any, str]] = await self._actor.calls.remote(calls)
+                        answers: list[tuple[Any, str]] = await self._actor.answer.remote(calls)
                         return answers
                     await asyncio.sleep(pause_s)
                     pause_s = min(5.0, 2 * pause_s)

@@ -14,11 +14,11 @@ from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.diagnosis import second_reading
+from ace_ray.benchmarks.diagnosis import second_reader
 from ace_ray.storage.rows import CHECK_FAILED, episode_of, verdict_columns
 from ace_ray.types import CHECKED, Entry, Episode, Verdict
 from ace_ray.util import log
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 MOST_CHARS = 4_000
 _MODELS = str(Path(ace_ray.__file__).parent / "models")
@@ -30,7 +30,7 @@ def log_traceback() -> None:
     log.error(f"{name} in this row's code:", traceback=traceback.format_exc())
 
 
-def judged(
+def judge_row(
     row: Mapping[str, Any],
     entry: Entry,
     benchmark: Benchmark,
@@ -45,30 +45,30 @@ def judged(
         try:
             episode = episode_of(row)
             verdicts = benchmark.verdicts(entry, episode)
-            columns = checked_columns(verdicts)
-            again = read_again(benchmark, entry, episode)
+            columns = status_columns(verdicts)
+            again = reparse(benchmark, entry, episode)
         except Exception as error:  # noqa: BLE001 - a defect of a check is not a wrong answer
-            line = f"{type(error).__name__}: {well_formed(str(error))}"
+            line = f"{type(error).__name__}: {replace_surrogates(str(error))}"
             columns = {"status": "infra_error", "error_class": CHECK_FAILED, "error": line[:2000]}
             log()
     columns |= verdict_columns(verdicts, benchmark.rule_sets)
     return {**row, **columns, "second_reading": again}
 
 
-def checked_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+def status_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
     """Return the status of a checked row, and the reason if it lacks a verdict."""
     for verdict in verdicts.values():
         if verdict.valid is None:
-            error = well_formed(verdict.error)
+            error = replace_surrogates(verdict.error)
             return {"status": "not_judged", "error_class": "NotJudged", "error": error}
     return {"status": "scored", "error_class": None, "error": None}
 
 
-def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
+def reparse(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
     """Return the value for the column ``second_reading`` of a judged row. If the benchmark's code
     raises, log the exception and return None."""
     try:
-        return second_reading(benchmark, entry, episode)
+        return second_reader(benchmark, entry, episode)
     except Exception:  # noqa: BLE001 - as above
         log_traceback()
         return None
@@ -90,4 +90,4 @@ def report_bug(coordinator: Any, benchmark: str) -> None:
     origin = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}"
     # Escape the text: a lone surrogate in it would crash the process in Ray's transport.
     text = traceback.format_exc().encode("ascii", "backslashreplace").decode()[-MOST_CHARS:]
-    coordinator.bug.remote(benchmark, origin, text)
+    coordinator.count_bug.remote(benchmark, origin, text)

@@ -18,25 +18,25 @@ from typing import Any, NoReturn
 
 import ray
 
-from ace_ray.cluster.placement import materialized
+from ace_ray.cluster.placement import fetch_on_nodes
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 from ace_ray.models.adapters import check_weights
-from ace_ray.models.checkpoints import check_whole, same_layout
-from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
+from ace_ray.models.checkpoints import check_whole, layout_diff
+from ace_ray.models.probe import Logprobs, NoVerdict, Probe, ProbeFailed
 from ace_ray.models.sources import check_unchanged, release
 from ace_ray.models.start_phases import FETCH, StartPhases
 from ace_ray.models.weights_cache import NoRoom
-from ace_ray.pipeline.actors.worker_config import Job
+from ace_ray.pipeline.actors.worker_config import WorkerConfig
 from ace_ray.pipeline.health.heartbeat import EngineLoad, ProcessInfo, die
 from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.pipeline.monitoring.timing import Clock
-from ace_ray.storage.object_store import Unreachable
+from ace_ray.storage.object_store import UnreachableStore
 from ace_ray.types import Completion, Messages, Sampling, Tools
-from ace_ray.util.sanitizing import well_formed
-from ace_ray.util.subprocesses import end_with_this_process
+from ace_ray.util.sanitizing import replace_surrogates
+from ace_ray.util.subprocesses import start_watchdog
 
-_PASSING = (NoRoom, Unreachable)
+_PASSING = (NoRoom, UnreachableStore)
 
 # Time for which a process that ends waits until its ended rows have reached a checker.
 PASS_ON_S = 60.0
@@ -57,14 +57,14 @@ _NO_EFFECT = (
 )
 
 
-class Candidate:
+class WeightLoader:
     """Starts the engine, swaps its weights, and reports both to the coordinator.
 
-    If `Job.examine` is set, every checkpoint is checked. Before it is loaded, all shards must be
-    there with the planned content. After it is loaded, the content must be unchanged, and the
-    engine must pass a probe. Raises `UserError`, and the errors of `start_engine`."""
+    If `WorkerConfig.examine` is set, every checkpoint is checked. Before it is loaded, all shards
+    must be there with the planned content. After it is loaded, the content must be unchanged, and
+    the engine must pass a probe. Raises `UserError`, and the errors of `start_engine`."""
 
-    def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
+    def __init__(self, job: WorkerConfig, process: ProcessInfo, clock: Clock, run: int) -> None:
         self._job, self._coordinator = job, job.coordinator
         self._process, self._clock = process, clock
         self._adapters = job.runs[0].model.adapter is not None
@@ -82,7 +82,7 @@ class Candidate:
         phases.begin(FETCH)
         while True:
             try:
-                folder = self._examined(self.run)
+                folder = self._examine(self.run)
                 break
             except UserError as error:
                 if isinstance(error, _PASSING) or not self._examines:
@@ -95,9 +95,9 @@ class Candidate:
                         fix="repair the checkpoints",
                     ) from error
                 self.run += 1
-        ray.get(self._coordinator.loading.remote(process, self.run))
+        ray.get(self._coordinator.note_loading.remote(process, self.run))
         began = time.perf_counter()
-        self._base = materialized(job.runs[self.run].model) if self._adapters else folder
+        self._base = fetch_on_nodes(job.runs[self.run].model) if self._adapters else folder
         self.loaded = start_engine(job, self._base, phases)
         self.engine = MonitoredEngine(self.loaded, job.config.engine_stall_timeout_s / 4, clock)
         phases.end()
@@ -105,15 +105,15 @@ class Candidate:
         self.start_s = phases.seconds()
         self._loaded_folder = folder
         self._probe = Probe(self.loaded, proven=self._adapters)
-        restarted = ray.get(self._coordinator.unswappable.remote(run=self.run))
+        restarted = ray.get(self._coordinator.swap_obstacle.remote(run=self.run))
         how, load_s = "restarted" if restarted else "fresh", round(time.perf_counter() - began, 2)
         self._facts: dict[str, Any] = {"how": how, "worker": process.name, "load_s": load_s}
-        self._prepare(self.run + 1)
+        self._prefetch(self.run + 1)
 
     def _tell(self, phase: str) -> None:
         # An exception would end this thread, which forwards the engine's output.
         with suppress(Exception):
-            self._coordinator.life.remote(self._process, phase=phase)
+            self._coordinator.update_process.remote(self._process, phase=phase)
 
     async def load(self, run: int) -> bool:
         """Load the weights of ``run`` unless the engine has them. No row may be in flight.
@@ -128,15 +128,15 @@ class Candidate:
                 except UserError as error:
                     self._give_up(run, str(error))
                 finally:
-                    self._clock.preparing(None)
+                    self._clock.enter_state(None)
             return run not in self._broken
 
     async def _first_probe(self) -> None:
         """Probe a new engine, and keep its answers for the comparison after the next swap."""
         facts, self._facts = self._facts, {}
-        is_loaded = not self._adapters or await self._take_adapter()
+        is_loaded = not self._adapters or await self._load_adapter()
         if self._job.examine:
-            self._clock.preparing("warm_up")
+            self._clock.enter_state("warm_up")
             try:
                 await self._probe.begin(self._loaded_folder if is_loaded else self._base)
                 await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
@@ -146,11 +146,11 @@ class Candidate:
                 self._give_up(self.run, str(error))
                 return
             finally:
-                self._clock.preparing(None)
+                self._clock.enter_state(None)
         if is_loaded:
-            await self._coordinator.loaded.remote(self.run, facts)
+            await self._coordinator.note_loaded.remote(self.run, facts)
 
-    async def _take_adapter(self) -> bool:
+    async def _load_adapter(self) -> bool:
         """Load the first adapter into an engine with the base model. Return whether this worked."""
         try:
             self._of_base = await self.loaded.logprobs()
@@ -177,16 +177,16 @@ class Candidate:
         except _PASSING as error:
             await self._end(str(error), None)
         spent = self._clock.read(), self._clock.output_tokens
-        self._coordinator.rows.remote(self._process, RowReport(self.run, spent=spent))
+        self._coordinator.accept.remote(self._process, RowReport(self.run, spent=spent))
         self._clock.restart()
-        self._clock.preparing("load")
+        self._clock.enter_state("load")
         if self.run in self._broken and not self._adapters:
             await self._end("the weights in the engine are unknown", run)
-        if why := await self._coordinator.unswappable.remote():
+        if why := await self._coordinator.swap_obstacle.remote():
             await self._end(why, run)
-        if why := self._why_not(self._loaded_folder, folder):
+        if why := self._swap_obstacle(self._loaded_folder, folder):
             await self._end(f"these weights need a new engine: {why}", run)
-        await self._coordinator.loading.remote(self._process, run)
+        await self._coordinator.note_loading.remote(self._process, run)
         await asyncio.to_thread(self._probe.prepare, self._loaded_folder, folder)
         began = time.perf_counter()
         try:
@@ -194,23 +194,23 @@ class Candidate:
             if await self._has_no_effect(run):
                 await self.loaded.swap(self._loaded_folder)
                 raise UserError(_NO_EFFECT)
-            self._clock.preparing("warm_up")
-            findings = await self._probe.swapped(folder)
+            self._clock.enter_state("warm_up")
+            findings = await self._probe.check_swap(folder)
         except (EngineDead, ProbeFailed, OSError) as error:
             why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
             # If the probe cannot tell, later checkpoints may still be swapped.
-            only_run = run if isinstance(error, CannotTell) else None
-            await self._coordinator.unswappable.remote(well_formed(why), run=only_run)
+            only_run = run if isinstance(error, NoVerdict) else None
+            await self._coordinator.swap_obstacle.remote(replace_surrogates(why), run=only_run)
             await self._end(why, run)
         load_s = round(time.perf_counter() - began, 2)
-        self._let_go(self.run)
+        self._release(self.run)
         # Set this before anything can fail, because the engine has the new weights from now on.
         self.run, self._loaded_folder = run, folder
         if self._job.examine:
             await asyncio.to_thread(check_unchanged, self._job.runs[run].model)
         facts = {"how": "swapped", "worker": self._process.name, "load_s": load_s}
-        await self._coordinator.loaded.remote(run, {**facts, "probe": findings})
-        self._prepare(run + 1)
+        await self._coordinator.note_loaded.remote(run, {**facts, "probe": findings})
+        self._prefetch(run + 1)
 
     async def _end(self, why: str, run: int | None) -> NoReturn:
         """End this process after its ended rows have reached a checker. Without this wait the
@@ -218,9 +218,11 @@ class Candidate:
 
         The successor starts an engine with the weights of ``run`` (None: the same weights)."""
         if run is not None:
-            await self._coordinator.loading.remote(self._process, run)
+            await self._coordinator.note_loading.remote(self._process, run)
         end = time.monotonic() + PASS_ON_S
-        while await self._coordinator.underway.remote(self._process) and time.monotonic() < end:
+        while (
+            await self._coordinator.count_unchecked.remote(self._process) and time.monotonic() < end
+        ):
             await asyncio.sleep(PASS_ON_POLL_S)
         # Without this pause Ray would repeat the task of these rows and load the old weights again.
         await asyncio.sleep(TASK_ENDS_S)
@@ -228,16 +230,16 @@ class Candidate:
 
     def _give_up(self, run: int, why: str) -> None:
         self._broken.add(run)
-        ray.get(self._coordinator.loaded.remote(run, broken=well_formed(why)))
+        ray.get(self._coordinator.note_loaded.remote(run, broken=replace_surrogates(why)))
 
-    def _prepare(self, run: int) -> None:
+    def _prefetch(self, run: int) -> None:
         """Fetch and examine the weights of ``run`` while the engine works on the previous run."""
         if run < len(self._job.runs):
-            self._ahead[run] = self._threads.submit(self._made_ready, run, self._loaded_folder)
+            self._ahead[run] = self._threads.submit(self._prepare_folder, run, self._loaded_folder)
 
-    def _made_ready(self, run: int, loaded_folder: Path) -> Path:
-        folder = self._examined(run)
-        if not self._why_not(loaded_folder, folder):
+    def _prepare_folder(self, run: int, loaded_folder: Path) -> Path:
+        folder = self._examine(run)
+        if not self._swap_obstacle(loaded_folder, folder):
             self._probe.prepare(loaded_folder, folder)
         return folder
 
@@ -247,42 +249,42 @@ class Candidate:
         with suppress(*_PASSING):  # the disk may have room by now
             if run in self._ahead:
                 return self._ahead.pop(run).result()
-        return self._examined(run)
+        return self._examine(run)
 
-    def _examined(self, run: int) -> Path:
+    def _examine(self, run: int) -> Path:
         model = self._job.runs[run].model
         if not self._examines:
-            return materialized(model)
+            return fetch_on_nodes(model)
         try:
-            folder = materialized(model)
+            folder = fetch_on_nodes(model)
             if model.adapter:
-                base, folder = folder, materialized(model.adapter.ref)
+                base, folder = folder, fetch_on_nodes(model.adapter.ref)
                 if not check_weights(folder, base):
                     self._unsure.add(run)
             check_whole(folder)
         except UserError as error:
             if not isinstance(error, _PASSING):
-                self._let_go(run)
+                self._release(run)
             raise
         check_unchanged(model)
         return folder
 
-    def _let_go(self, run: int) -> None:
+    def _release(self, run: int) -> None:
         model = self._job.runs[run].model
         release(model.adapter.ref if model.adapter else model)  # the base model stays on the disk
 
-    def _why_not(self, loaded_folder: Path, folder: Path) -> str:
+    def _swap_obstacle(self, loaded_folder: Path, folder: Path) -> str:
         """Return why an engine with the weights in ``loaded_folder`` cannot swap to those in
         ``folder``, or ""."""
         if self._adapters:
             return ""  # an engine can load any adapter, whatever its rank and modules
         try:
-            return same_layout(loaded_folder, folder)
+            return layout_diff(loaded_folder, folder)
         except UserError as error:  # a trainer may have removed the older checkpoint
             return str(error)
 
 
-def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
+def start_engine(job: WorkerConfig, folder: Path, phases: StartPhases) -> Any:
     """Start an engine of the job's backend with the weights in ``folder``, and return it."""
     if job.config.backend == "fake":
         from ace_ray.models.fake import FakeEngine
@@ -295,7 +297,7 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
     from ace_ray.models.vllm_engine import VLLMEngine
 
     # Ray kills the children of a worker that dies, but not if its raylet died first.
-    end_with_this_process()
+    start_watchdog()
     return VLLMEngine(
         folder,
         job.engine,
@@ -324,7 +326,7 @@ class MonitoredEngine:
         self.processes: Callable[[], list[Any]] = engine.processes
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        with self._requesting():
+        with self._track_request():
             answer: Completion = await self._engine.chat(messages, sampling, tools)
         tokens = answer.prompt_tokens, answer.completion_tokens
         self._calls = EngineLoad(0, *map(add, self._calls[1:], (1, *tokens)))
@@ -337,16 +339,16 @@ class MonitoredEngine:
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Return the result of `ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
-        with self._requesting():
+        with self._track_request():
             logprobs: list[float] = await self._engine.token_logprobs(messages, text)
         return logprobs
 
     @contextmanager
-    def _requesting(self) -> Iterator[None]:
+    def _track_request(self) -> Iterator[None]:
         self.loop = asyncio.get_running_loop()
         self._pending += 1
         try:
-            with self._clock.busy("call"):
+            with self._clock.track("call"):
                 yield
         except RequestFailed:
             self._heard_at = time.monotonic()  # a refusal is an answer
@@ -358,7 +360,7 @@ class MonitoredEngine:
     async def works(self) -> bool:
         """Return whether the engine answers a health check within `ALIVE_S` seconds."""
         with suppress(Exception):
-            await asyncio.wait_for(self._engine.alive(), ALIVE_S)
+            await asyncio.wait_for(self._engine.check_health(), ALIVE_S)
             return True
         return False
 
@@ -377,10 +379,10 @@ class MonitoredEngine:
             return None
         is_asked = self._asking is not None and not self._asking.done()
         if time.monotonic() - self._heard_at > self._ask_after_s and not is_asked:
-            self._asking = asyncio.run_coroutine_threadsafe(self._ask(), self.loop)
+            self._asking = asyncio.run_coroutine_threadsafe(self._check_alive(), self.loop)
         return self._heard_at
 
-    async def _ask(self) -> None:
+    async def _check_alive(self) -> None:
         with suppress(Exception):  # the pending requests raise the same error
-            await self._engine.alive()
+            await self._engine.check_health()
             self._heard_at = time.monotonic()

@@ -16,15 +16,15 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.errors import EngineNotStarted, UserError
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
+from ace_ray.pipeline.actors.coordinator import StartReply, fetch_shared
 from ace_ray.pipeline.actors.verdicts import log_traceback
-from ace_ray.pipeline.health.crash_cause import KILLED, NODE_GONE, why_gone
+from ace_ray.pipeline.health.crash_cause import KILLED, NODE_GONE, death_of
 from ace_ray.pipeline.health.heartbeat import LONGEST_WHY, NAMES, Death, ProcessInfo, end_children
 from ace_ray.pipeline.roles import RoleBindings
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.storage.object_store import Store
 from ace_ray.util import log
-from ace_ray.util.sanitizing import one_line, well_formed
+from ace_ray.util.sanitizing import one_line, replace_surrogates
 
 # Timeout for a task on another node that finds out why a process of that node is gone.
 ASK_S = 30.0
@@ -34,7 +34,7 @@ START_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True)
-class JobRun:
+class RunTarget:
     """One of the runs that a graph evaluates one after another."""
 
     run_id: str
@@ -45,12 +45,12 @@ class JobRun:
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerConfig:
     """Configuration of all actors of one graph. Actors fetch entries and benchmarks from the
     coordinator. The job's actor handles are from `ray.get_actor`. Ray passes such a handle as a
     value, so that restarts of actors do not depend on the driver's node."""
 
-    runs: tuple[JobRun, ...]
+    runs: tuple[RunTarget, ...]
     """Runs that differ only in their weights. Several runs form a lane of a sweep."""
     config: RunConfig
     engine: dict[str, Any]
@@ -75,15 +75,16 @@ class Job:
     examine: bool
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
-    def rows_end_here(self, answer: Start) -> float | None:
-        """Return `rows_end_at` by the clock of this machine. ``answer``: of `start`, just now."""
+    def rows_end_here(self, answer: StartReply) -> float | None:
+        """Return `rows_end_at` by the clock of this machine. ``answer``: of `register`, just
+        now."""
         end = self.rows_end_at
         return None if end is None else time.monotonic() + end - answer.clock
 
 
 def scenario_of(coordinator: Any, index: int) -> Scenario:
     """Return the scenario of the entry ``index``. Sandbox actors call this function.
-    ``coordinator`` is a handle from `ray.get_actor`, as in `Job`."""
+    ``coordinator`` is a handle from `ray.get_actor`, as in `WorkerConfig`."""
     entries, benchmarks = fetch_shared(coordinator)
     entry = entries[index]
     return benchmarks[entry.benchmark].scenario(entry)
@@ -94,27 +95,31 @@ def report(coordinator: Any, subject: str, error: Exception, *, store: bool = Fa
     ``subject`` is the beginning of the message. ``store``: whether rows could not be stored."""
     is_known = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if is_known else f"{type(error).__name__}: {error}"
-    ray.get(coordinator.fail.remote(f"{subject}: {well_formed(line)[:2000]}", store=store))
+    ray.get(
+        coordinator.note_failure.remote(
+            f"{subject}: {replace_surrogates(line)[:2000]}", store=store
+        )
+    )
 
 
-def start(coordinator: Any, process: ProcessInfo) -> Start:
+def register(coordinator: Any, process: ProcessInfo) -> StartReply:
     """Register this process with the coordinator, and report why its predecessor ended. Raises
     `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.process.remote(process.actor))
-    gone = why_gone_there(before, process.node)
-    answer: Start | None = ray.get(coordinator.starting.remote(process, gone))
+    gone = remote_death(before, process.node)
+    answer: StartReply | None = ray.get(coordinator.register_start.remote(process, gone))
     if answer is None:
         raise RuntimeError(f"the {NAMES[process.kind]} is not restarted")
     return answer
 
 
 @contextmanager
-def starting(coordinator: Any, process: ProcessInfo, name: str) -> Iterator[Start]:
-    """Call `start`, and report if the engine ``name`` of this process fails to start in this
+def guard_start(coordinator: Any, process: ProcessInfo, name: str) -> Iterator[StartReply]:
+    """Call `register`, and report if the engine ``name`` of this process fails to start in this
     context. If another start may help, end the process instead, which Ray then restarts."""
-    answer: Start | None = None
+    answer: StartReply | None = None
     try:
-        answer = start(coordinator, process)
+        answer = register(coordinator, process)
         yield answer
     except Exception as error:
         if answer and answer.retryable and not isinstance(error, UserError):
@@ -131,17 +136,17 @@ def starting(coordinator: Any, process: ProcessInfo, name: str) -> Iterator[Star
         raise
 
 
-def why_gone_there(before: ProcessInfo | None, node: str) -> Death:
-    """Run `why_gone` for ``before`` on the node where ``before`` ran, and return the result.
+def remote_death(before: ProcessInfo | None, node: str) -> Death:
+    """Run `death_of` for ``before`` on the node where ``before`` ran, and return the result.
     ``node``: the node of this process. ``before`` is None for a process that was not ready."""
     if before is None:
         return KILLED
     if before.node == node:
-        return why_gone(before)
+        return death_of(before)
     if before.node not in {alive["NodeID"] for alive in ray.nodes() if alive["Alive"]}:
         return NODE_GONE
     strategy = NodeAffinitySchedulingStrategy(before.node, soft=False)
-    task = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=strategy)
+    task = ray.remote(death_of).options(num_cpus=0, scheduling_strategy=strategy)
     try:
         death: Death = ray.get(task.remote(before), timeout=ASK_S)
     except Exception:  # noqa: BLE001 - a node that does not answer may be shutting down

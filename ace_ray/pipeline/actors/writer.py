@@ -12,11 +12,11 @@ import pyarrow as pa
 import ray
 
 from ace_ray.errors import UserError
-from ace_ray.pipeline.actors.worker_config import Job, JobRun, report, start
+from ace_ray.pipeline.actors.worker_config import RunTarget, WorkerConfig, register, report
 from ace_ray.pipeline.health.heartbeat import Heartbeat, this_process
 from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.storage.parts import PART_BYTES, write_parts
-from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.sanitizing import replace_surrogates
 
 # Timeout of one attempt to store a part. An S3 client makes ten tries in this time.
 WRITE_S = 900.0
@@ -41,16 +41,18 @@ class Writer:
         calls: maximum number of blocks that wait at the same time.
     """
 
-    def __init__(self, job: Job, *, rows: int, planned: Sequence[int], calls: int) -> None:
+    def __init__(self, job: WorkerConfig, *, rows: int, planned: Sequence[int], calls: int) -> None:
         self._job, self._rows, self._calls = job, rows, calls
         self._coordinator, self._process = job.coordinator, this_process("writer")
-        self._rows_end_at = job.rows_end_here(start(self._coordinator, self._process))
+        self._rows_end_at = job.rows_end_here(register(self._coordinator, self._process))
         tally = ray.get(job.coordinator.read.remote())
-        self._piles = [_Pile(total - tally.of(run).stored) for run, total in enumerate(planned)]
+        self._piles = [
+            _Pile(total - tally.counts_of(run).stored) for run, total in enumerate(planned)
+        ]
         self._writing: list[float] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining = False
-        ray.get(self._coordinator.life.remote(self._process, facts={}))
+        ray.get(self._coordinator.update_process.remote(self._process, facts={}))
         Heartbeat(
             self._coordinator,
             self._process,
@@ -114,9 +116,9 @@ class Writer:
             raise
         finally:
             self._writing.remove(began)
-        self._coordinator.rows.remote(self._process, RowReport(run, stored=table.num_rows))
+        self._coordinator.accept.remote(self._process, RowReport(run, stored=table.num_rows))
 
-    def _write(self, run: JobRun, table: pa.Table) -> None:
+    def _write(self, run: RunTarget, table: pa.Table) -> None:
         """Store the rows. If this fails, retry for `store_retry_timeout_s`. The error may be
         transient, since the store was writable when the run started."""
         until = time.monotonic() + self._job.config.store_retry_timeout_s
@@ -128,8 +130,8 @@ class Writer:
             except UserError as error:
                 if time.monotonic() + wait > until:
                     raise
-                line = f"cannot store results yet, retrying: {well_formed(str(error))}"
-                self._coordinator.rows.remote(self._process, RowReport(notice=line))
+                line = f"cannot store results yet, retrying: {replace_surrogates(str(error))}"
+                self._coordinator.accept.remote(self._process, RowReport(notice=line))
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)
 

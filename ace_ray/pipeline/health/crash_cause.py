@@ -67,7 +67,7 @@ class CrashFile:
             self._file.write(f"{text:{NOTE_CHARS}}\n")
             self._file.flush()
 
-    def note_memory(self) -> None:
+    def note_oom_kills(self) -> None:
         """Note the number of out-of-memory kills so far. Later kills may have hit this process."""
         self.oom_kills = oom_kills()
         self.note(str(self.oom_kills))
@@ -77,7 +77,7 @@ NODE_GONE = Death("its node is gone", outside=True)
 KILLED = Death("its process was killed", outside=True)
 
 
-def why_gone(process: ProcessInfo) -> Death:
+def death_of(process: ProcessInfo) -> Death:
     """Return why ``process``, which ran on this node, died without a message. Remove its
     `CrashFile`."""
     path = _path(process)

@@ -156,7 +156,7 @@ class Heartbeat:
     def _beat(self) -> None:
         import ray
 
-        answer = self._coordinator.life.remote(self._process, load=self._load())
+        answer = self._coordinator.update_process.remote(self._process, load=self._load())
         if (remaining_s := ray.get(answer, timeout=30)) is not None and self._on_drain is not None:
             self._on_drain(remaining_s)
             self._on_drain = None
@@ -178,7 +178,7 @@ def die(
 
     try:
         death = Death(why, bool(outside), rows)
-        ray.get(coordinator.life.remote(process, death=death), timeout=10)
+        ray.get(coordinator.update_process.remote(process, death=death), timeout=10)
     except Exception:  # noqa: BLE001 - a broken process must end in any case
         log.error("the coordinator could not be reached")
     end_children()

@@ -45,7 +45,8 @@ End = Literal["", "set_aside", "quarantined", "given_up"]
 @dataclass(frozen=True, slots=True)
 class IsolatedRow:
     """The state of an isolated row (or preparation). Only rows of the same ``group`` may run
-    together. The group `OPEN` has all rows that are not isolated, or not any more (`released`)."""
+    together. The group `OPEN` has all rows that are not isolated, or not any more
+    (`is_released`)."""
 
     deaths: int
     group: int
@@ -60,16 +61,16 @@ class IsolatedRow:
     stored: int = 0
     """Number of deaths that are included in the stored row's number of attempts."""
     shared: bool = False
-    """Whether a row has this state because its preparation has it (`of_rows`)."""
+    """Whether a row has this state because its preparation has it (`states_by_row`)."""
 
     @property
-    def released(self) -> bool:
+    def is_released(self) -> bool:
         """Return whether the row has ended without a death, so that it is no longer isolated. Its
         state is kept, because Ray may repeat the row if the process dies later."""
         return self.group == OPEN and not self.end
 
     @property
-    def unstored(self) -> int:
+    def unstored_deaths(self) -> int:
         """Number of deaths that are not included in the stored row's number of attempts."""
         return self.deaths - self.stored
 
@@ -84,7 +85,7 @@ def shared_id(row: Mapping[str, Any]) -> str:
     return f"{_SHARED}{row['run']} {row['shares']} {row['sample']} {row['repeat']}"
 
 
-def of_rows(
+def states_by_row(
     rows: Iterable[Mapping[str, Any]], states: Mapping[str, IsolatedRow]
 ) -> dict[str, IsolatedRow]:
     """Return the state of each isolated row. If both a row and its preparation have a state, the
@@ -95,9 +96,9 @@ def of_rows(
         if (shared := states.get(shared_id(row))) is not None:
             row_states.append(replace(shared, shared=True))
         if row_states:
-            row_states.sort(key=lambda state: (not state.end, state.released))
+            row_states.sort(key=lambda state: (not state.end, state.is_released))
             # Deaths of both count as attempts of the row.
-            unstored = sum(state.unstored for state in row_states[1:])
+            unstored = sum(state.unstored_deaths for state in row_states[1:])
             by_row[row["row_id"]] = replace(row_states[0], stored=row_states[0].stored - unstored)
     return by_row
 
@@ -134,7 +135,7 @@ class Isolation:
         for row_id, row in earlier.items():
             # Drop released rows, since their stored rows count the attempts. Also drop preparations
             # that were given up, since this command tries their rows again.
-            if row.released or (row.end == "given_up" and row_id.startswith(_SHARED)):
+            if row.is_released or (row.end == "given_up" and row_id.startswith(_SHARED)):
                 continue
             if row.end == "set_aside":
                 group = next(self._groups)
@@ -143,7 +144,7 @@ class Isolation:
         # Actor -> rows in flight in its process.
         self.at_work: dict[str, dict[str, None]] = {}
 
-    def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
+    def states_of(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
         """Return the states of the rows in ``ids`` that are or were isolated."""
         return {row_id: self.rows[row_id] for row_id in ids if row_id in self.rows}
 
@@ -160,7 +161,7 @@ class Isolation:
             if row is not None and not row.end:
                 self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
 
-    def died(
+    def isolate(
         self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False
     ) -> bool:
         """Note that the actor ``process`` died, and isolate its rows. Return whether one of them
@@ -172,12 +173,12 @@ class Isolation:
         """
         noted = self.at_work.pop(process, {})
         rows = list(noted if at_work is None else at_work)
-        before = self.among(rows)
+        before = self.states_of(rows)
         if len(rows) == 1 and before and before[rows[0]].alone:
-            after = self.rows[rows[0]] = self._after_one_alone(before[rows[0]], outside)
+            after = self.rows[rows[0]] = self._state_after_trial(before[rows[0]], outside)
             return bool(after.end)
         # If the process of a group dies, its rows all run alone, however many they are.
-        was_isolated = any(not row.released for row in before.values())
+        was_isolated = any(not row.is_released for row in before.values())
         size = 1 if was_isolated or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
         for start in range(0, len(rows), size):
             group, members = next(self._groups), rows[start : start + size]
@@ -188,7 +189,7 @@ class Isolation:
                 )
         return False
 
-    def _after_one_alone(self, row: IsolatedRow, outside: bool) -> IsolatedRow:
+    def _state_after_trial(self, row: IsolatedRow, outside: bool) -> IsolatedRow:
         trials, alone = row.trials + (not outside), row.deaths_alone + 1
         end: End = ""
         if trials > TRIALS:

@@ -14,7 +14,7 @@ import psutil
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.end_time import closing_s
-from ace_ray.pipeline.health.crash_cause import why_gone
+from ace_ray.pipeline.health.crash_cause import death_of
 from ace_ray.pipeline.health.heartbeat import NAMES, Death, ProcessInfo, began_at
 from ace_ray.pipeline.monitoring.tally import Progress, Tally
 from ace_ray.pipeline.monitoring.utilization import Utilization
@@ -89,7 +89,7 @@ class HealthMonitor:
         self._over.set()
         self._thread.join(timeout=10)
 
-    def engines_start(self) -> None:
+    def start_timer(self) -> None:
         """Start the timeout `start_timeout_s` and the progress lines."""
         self._progress = Progress(self._rows)
         self._answered_at = self._engine_at = time.monotonic()
@@ -112,7 +112,7 @@ class HealthMonitor:
         """Return the coordinator's final tally, and print the engine crashes that were not printed
         yet. On a busy machine, the last tally that `_loop` has read may be old."""
         tally = self.refresh()
-        self._utilization.look(tally)
+        self._utilization.count_time(tally)
         self._utilization.end()
         self._tell_deaths(tally)
         return tally
@@ -123,8 +123,8 @@ class HealthMonitor:
                 tally = self.refresh()
                 if self._over.is_set():
                     return
-                self._utilization.look(tally)
-                self._interrupts.remind()
+                self._utilization.count_time(tally)
+                self._interrupts.repeat_abort()
                 self._tell_deaths(tally)
                 if self._progress is not None:
                     self._progress.show(tally)
@@ -153,7 +153,9 @@ class HealthMonitor:
             line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
             log.warning("the time limit is reached: the run stops" if at_limit else line)
         elif now_s > min(self._drain_until, self._stopped_at):
-            self._interrupts.abort(_passing("rows in flight did not stop in time and stay pending"))
+            self._interrupts.abort(
+                _transient_error("rows in flight did not stop in time and stay pending")
+            )
 
     def _tell_deaths(self, tally: Tally) -> None:
         """Print at most `DEATH_LINES` lines about engine crashes that were not printed yet."""
@@ -177,7 +179,7 @@ class HealthMonitor:
                     line = f"{NAMES[process.kind]} {process.name} does not respond and is killed"
                     log.warning(line)
 
-    def _gone(self, tally: Tally) -> ProcessInfo | None:
+    def _find_gone(self, tally: Tally) -> ProcessInfo | None:
         """Return a process whose start takes too long, or that died long ago and has no successor;
         None if there is no such process."""
         limit_s = self._config.start_timeout_s
@@ -197,7 +199,7 @@ class HealthMonitor:
         if lost := self._lost():
             return LeaseLost(lost)
         if (silent := now_s - self._answered_at) > COORDINATOR_S:
-            return _passing(f"the run's coordinator has not answered for {silent:.0f} s")
+            return _transient_error(f"the run's coordinator has not answered for {silent:.0f} s")
         engines = {process for process in tally.silent if process.kind == "engine"}
         if engines - self._frozen.keys() or (tally.workers and not self._config.worker_range):
             self._engine_at = now_s
@@ -205,9 +207,11 @@ class HealthMonitor:
             limit = f"{limit_s:g} s (start_timeout_s)"
             if not tally.workers:
                 return RunFailed(f"no engine started within {limit}", resumable=True)
-            return _passing(f"no engine is left, and no new one started within {limit}")
-        if (gone := self._gone(tally)) is not None:
-            return _passing(f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced")
+            return _transient_error(f"no engine is left, and no new one started within {limit}")
+        if (gone := self._find_gone(tally)) is not None:
+            return _transient_error(
+                f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced"
+            )
         if not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
             return RunFailed(bug.line)
         if tally.no_progress:
@@ -218,7 +222,7 @@ class HealthMonitor:
         return None
 
 
-def _passing(line: str) -> RunFailed:
+def _transient_error(line: str) -> RunFailed:
     """Return a transient error, after which the session makes another pass."""
     return RunFailed(line, resumable=True, again=True)
 
@@ -236,10 +240,10 @@ def _kill(coordinator: Any, process: ProcessInfo, timeout_s: float) -> bool:
                 # SIGSTOP is an external cause; a process that blocks itself is not.
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not respond"
-                rows = why_gone(process).rows
+                rows = death_of(process).rows
                 with suppress(Exception):  # kill the process even without the coordinator
                     death = Death(f"{why} and was killed", stopped, rows)
-                    ray.get(coordinator.life.remote(process, death=death), timeout=30)
+                    ray.get(coordinator.update_process.remote(process, death=death), timeout=30)
                 running.kill()
                 return True
         return False

@@ -71,7 +71,7 @@ class Metrics:
         if report.run is not None:
             self._count("rows_stored", report.run, report.stored)
 
-    def died(self, process: str) -> None:
+    def count_death(self, process: str) -> None:
         self._count("deaths", self._latest, 1, process=process)
 
     def show(self, tally: Tally, *, in_flight: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ace_ray.models.start_phases import PHASES
-from ace_ray.pipeline.end_time import about
+from ace_ray.pipeline.end_time import format_time
 from ace_ray.pipeline.health.heartbeat import KINDS, EngineLoad, Kind, ProcessInfo
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.util import log
@@ -32,7 +32,7 @@ class EngineCounts(NamedTuple):
 
 
 @dataclass
-class RunCounts:
+class PassCounts:
     """Counts of one of the runs that a graph evaluates. Times (``_at``): the driver's clock."""
 
     ended_rows: int = 0
@@ -107,7 +107,7 @@ class Tally:
     """Counts of rows, engines and crashes in one pass; plain Python, so tests need no Ray."""
 
     def __init__(self) -> None:
-        self.runs: dict[int, RunCounts] = {}
+        self.runs: dict[int, PassCounts] = {}
         self.statuses: Counter[str] = Counter()
         # Number of scored rows by benchmark and language.
         self.scored: Counter[tuple[str, str]] = Counter()
@@ -140,8 +140,8 @@ class Tally:
         # Rows in flight in all engine workers, as they have reported them.
         self.in_flight = 0
 
-    def of(self, run: int) -> RunCounts:
-        return self.runs.setdefault(run, RunCounts())
+    def counts_of(self, run: int) -> PassCounts:
+        return self.runs.setdefault(run, PassCounts())
 
     @property
     def ended_rows(self) -> int:
@@ -157,7 +157,7 @@ class Tally:
         return sum(s.prompt_tokens + s.completion_tokens for s in self.runs.values())
 
     @property
-    def called(self) -> tuple[int, int]:
+    def token_counts(self) -> tuple[int, int]:
         """Numbers of prompt tokens and of completion tokens, including those of rows in flight."""
         prompt = sum(counts.prompt_tokens for counts in self.runs.values())
         completion = sum(counts.completion_tokens for counts in self.runs.values())
@@ -186,7 +186,7 @@ class Tally:
             self.notice = report.notice
         if report.run is None:
             return
-        counts = self.of(report.run)
+        counts = self.counts_of(report.run)
         counts.out_of_time += len(report.late)
         if report.spent is not None:
             counts.spent[process] = report.spent
@@ -199,7 +199,7 @@ class Tally:
         completion tokens)."""
         now_s = time.monotonic()
         for run, benchmark, language, status, scores, *tokens in rows:
-            counts = self.of(run)
+            counts = self.counts_of(run)
             counts.first_row_at = counts.first_row_at or now_s
             counts.last_row_at = now_s
             counts.ended_rows += 1
@@ -245,8 +245,8 @@ class Progress:
                 planned=self._planned,
                 in_flight=tally.load.rows,
                 model_calls=tally.load.calls,
-                prompt_tokens=tally.called[0],
-                completion_tokens=tally.called[1],
+                prompt_tokens=tally.token_counts[0],
+                completion_tokens=tally.token_counts[1],
                 tokens_per_s=seconds and round(tally.tokens / seconds, 1),
                 not_scored=tally.ended_rows - tally.statuses["scored"],
                 engine_deaths=len(tally.deaths),
@@ -266,13 +266,16 @@ class Progress:
             for key, shares in tally.accuracies().items()
         )
         parts.append(", ".join(accuracies))
-        tokens, seconds = "{:,} prompt + {:,} output tokens".format(*tally.called), _seconds(tally)
+        tokens, seconds = (
+            "{:,} prompt + {:,} output tokens".format(*tally.token_counts),
+            _seconds(tally),
+        )
         if seconds is not None:
             parts.append(f"{tokens}, {tally.tokens / seconds:.0f} tokens/s")
             # The longest rows come first, so an early estimate would be far too long.
             if tally.ended_rows >= self._planned / 10:
                 left_s = (self._planned - tally.ended_rows) * seconds / max(1, tally.ended_rows)
-                parts.append(f"{about(left_s)} left")
+                parts.append(f"{format_time(left_s)} left")
         elif load.calls:
             parts.append(tokens)
         if failed := tally.ended_rows - tally.statuses["scored"]:

@@ -32,13 +32,13 @@ class Clock:
         # Completion tokens of the engine since the last `restart`.
         self.output_tokens = 0
 
-    def preparing(self, state: State | None) -> None:
+    def enter_state(self, state: State | None) -> None:
         """Enter the state ``load`` or ``warm_up``. None ends this state."""
         self._count()
         self._preparing = state
 
     @contextmanager
-    def busy(self, kind: Literal["row", "call"]) -> Iterator[None]:
+    def track(self, kind: Literal["row", "call"]) -> Iterator[None]:
         """Count a row in flight, or a request in the engine, until the context ends."""
         self._count()
         self._at_work[kind] += 1

@@ -65,9 +65,9 @@ class Utilization:
 
     ``start``: an engine loads or warms up, or waits for its first row. ``no_rows``: rows are
     planned, but none arrives. ``tail``: no row is left to hand out, while other engines have rows.
-    ``checker``: answers wait for checkers. ``store``: rows wait for the writer. Each call of `look`
-    counts the time since the last one. Times in which rows wait for tools or other models are in
-    `ace_ray.pipeline.monitoring.timing.Clock`."""
+    ``checker``: answers wait for checkers. ``store``: rows wait for the writer. Each call of
+    `count_time` counts the time since the last one. Times in which rows wait for tools or other
+    models are in `ace_ray.pipeline.monitoring.timing.Clock`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -88,7 +88,7 @@ class Utilization:
     def note(self, backlog: Backlog) -> None:
         self._backlog = backlog
 
-    def look(self, tally: Tally) -> None:
+    def count_time(self, tally: Tally) -> None:
         """Count the time since the last look as spent in the state of ``tally``."""
         with self._lock:
             if self._at is None:

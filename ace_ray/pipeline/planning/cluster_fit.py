@@ -38,7 +38,7 @@ def fit_cluster(plans: Sequence[Plan], rows: Sequence[PlannedRows]) -> ClusterFi
     bindings = plans[0].bindings if interactive else {}
     nodes = resources.nodes()
     has_gpus = any(node.get("GPU", 0) for node in nodes)
-    if slow := resources.slow_dtype(config, has_gpus):
+    if slow := resources.dtype_warning(config, has_gpus):
         log.warning(slow)
     # With an endpoint the candidate takes no GPU, but the engines of roles may.
     on_gpu = has_gpus and (resources.takes_gpus(config) or config.backend == ENDPOINT)

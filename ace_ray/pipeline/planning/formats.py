@@ -116,7 +116,7 @@ def choice_facts(choice: FormatChoice) -> dict[str, Any]:
     return facts
 
 
-def replayed(
+def replay_policy(
     config: RunConfig, benchmark: Benchmark, choice: FormatChoice, facts: FamilyFacts
 ) -> str:
     """Return which of its reasoning the model sees again in episodes of ``benchmark``: "none",

@@ -11,7 +11,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
-from ace_ray.models.sizes import size_here
+from ace_ray.models.sizes import local_size
 from ace_ray.pipeline.planning.plan import Plan
 
 
@@ -30,14 +30,14 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
             resolved["model"]["adapter_revision"] = ref.revision
     size = None  # it is unknown without the weights
     with suppress(UserError):  # the engine reports a file that cannot be read
-        size = size_here(plan.model)
+        size = local_size(plan.model)
     resolved["benchmarks"] = [
         {"name": benchmark.source or name, **benchmark.resolved(), **plan.restricted.get(name, {})}
         for name, benchmark in plan.benchmarks.items()
     ]
     resolved["ids"] = None  # each benchmark in the manifest has its own ids
     for key in ("chat_template", "plugins"):
-        resolved["model"][key] = _absolute(resolved["model"][key])
+        resolved["model"][key] = _resolve(resolved["model"][key])
     # Write the chosen date, since the environment of another machine may set a different one.
     resolved["model"]["start_date"] = plan.choice.start_date or plan.config.model.start_date
     resolved["run_id"] = plan.run_id
@@ -70,7 +70,7 @@ def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
     return {group: list(members) for group, members in benchmark.groups.items()}
 
 
-def _absolute(paths: Any) -> Any:
+def _resolve(paths: Any) -> Any:
     if isinstance(paths, list):
-        return [_absolute(path) for path in paths]
+        return [_resolve(path) for path in paths]
     return None if paths is None else str(Path(paths).expanduser().resolve())

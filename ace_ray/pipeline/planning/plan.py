@@ -17,17 +17,17 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import code_hash
-from ace_ray.benchmarks.validation import own_code
+from ace_ray.benchmarks.validation import user_code
 from ace_ray.config.schema import RunConfig
-from ace_ray.early_stopping.draw import Drawn, draw
+from ace_ray.early_stopping.draw import EntryOrder, draw_order
 from ace_ray.errors import UserError
 from ace_ray.models.families import FormatChoice, ModelFiles
-from ace_ray.models.sampling import check_budget, completed
+from ace_ray.models.sampling import check_budget, fill_defaults
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import endpoint_identity
 from ace_ray.pipeline.entries import opening_json, select
 from ace_ray.pipeline.planning import prefixes
-from ace_ray.pipeline.planning.formats import choose_format, first_native, replayed
+from ace_ray.pipeline.planning.formats import choose_format, first_native, replay_policy
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
@@ -99,7 +99,7 @@ class Plan:
     """Benchmark -> which reasoning the candidate sees again, if any (`formats.replayed`)."""
     restricted: dict[str, dict[str, Any]]
     """Benchmark -> the ``ids`` and ``limit`` that restrict only this benchmark (`select`)."""
-    drawn: Drawn | None = None
+    drawn: EntryOrder | None = None
     """Random order of the entries if the run may stop early; else None."""
 
     @property
@@ -127,9 +127,9 @@ def make_plan(
 
     Raises `UserError` if the config is invalid or selects no entries."""
     files = files or ModelFiles()
-    benchmarks, entries, restricted = _chosen(config, benchmarks)
+    benchmarks, entries, restricted = _choose(config, benchmarks)
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
-    sampling = completed(config.sampling, files.folder, config.engine, location="sampling")
+    sampling = fill_defaults(config.sampling, files.folder, config.engine, location="sampling")
     config = config.model_copy(update={"sampling": sampling})
     of_run = sampling.sampling()
     bindings = bind_roles(config, model, benchmarks)
@@ -142,9 +142,9 @@ def make_plan(
             for name, bound in bindings.items()
         },
     }
-    drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
+    drawn = draw_order(config.early, by_name, entries, config.samples) if config.early else None
     protocols = _protocols(config, candidate, identity, replay)
-    samplings = [of_run.for_sample(number).identity() for number in range(config.samples)]
+    samplings = [of_run.with_sample_seed(number).identity() for number in range(config.samples)]
     rows, openings = _rows(config, samplings, by_name, entries, protocols, drawn)
     interactive = bool(rows.interactive.any())
     identity |= {
@@ -175,7 +175,7 @@ def make_plan(
     )
 
 
-def _chosen(
+def _choose(
     config: RunConfig, benchmarks: Sequence[Benchmark]
 ) -> tuple[Sequence[Benchmark], list[Entry], dict[str, dict[str, Any]]]:
     """Return the benchmarks with entries to evaluate, the entries, and the restrictions of single
@@ -187,7 +187,7 @@ def _chosen(
             fix="list each benchmark once; use one config per variant",
         )
     for benchmark in benchmarks:
-        with own_code(type(benchmark), "ready"):
+        with user_code(type(benchmark), "ready"):
             benchmark.ready(named=True)  # the config names it
     entries, restricted = select(config, benchmarks)
     if not entries:
@@ -211,7 +211,7 @@ def _candidate(
     tools through its template."""
     native = first_native(benchmarks, entries, bindings)
     choice, facts = choose_format(config, files.facts, native=native)
-    by_vllm = config.backend == "vllm" and (native is not None or choice.named_reasoning)
+    by_vllm = config.backend == "vllm" and (native is not None or choice.vllm_reasoning_parser)
     identity = {
         "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
@@ -222,7 +222,7 @@ def _candidate(
         "backend": config.backend,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
-    replay = {name: replayed(config, b, choice, facts) for name, b in benchmarks.items()}
+    replay = {name: replay_policy(config, b, choice, facts) for name, b in benchmarks.items()}
     if config.backend == "vllm":
         check_budget(config.sampling, config.engine, choice.reasoning_parser, location="sampling")
     if config.model.endpoint is not None:
@@ -258,7 +258,7 @@ def _rows(
     benchmarks: Mapping[str, Benchmark],
     entries: Sequence[Entry],
     protocols: Mapping[tuple[str, bool], str],
-    drawn: Drawn | None,
+    drawn: EntryOrder | None,
 ) -> tuple[PlannedRows, list[str]]:
     """Return the rows in the order in which they are evaluated, and the opening of each entry."""
     sizes, interactive = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
@@ -309,7 +309,7 @@ def _rows(
 def identity_of(benchmark: Benchmark) -> dict[str, Any]:
     """Return `Benchmark.identity`. For a class in a local file, add the hash of the file."""
     code = code_hash(type(benchmark))
-    with own_code(type(benchmark), "identity"):
+    with user_code(type(benchmark), "identity"):
         identity = benchmark.identity()
         json.dumps(identity, allow_nan=False)
     return {**identity, **({"code_sha256": code} if code else {})}

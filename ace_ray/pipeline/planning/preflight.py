@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig, validated
+from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig, validate_tree
 from ace_ray.errors import UserError
 from ace_ray.models import adapters
 from ace_ray.models.checkpoints import ADAPTER_CONFIG
@@ -17,7 +17,7 @@ from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.fake import FakeScript
 from ace_ray.models.families import FamilyFacts, ModelFiles, check_architecture, family_facts
 from ace_ray.models.sampling import check_sampling
-from ace_ray.models.sources import ModelRef, json_of, resolve, tokenizer_folder
+from ace_ray.models.sources import ModelRef, read_json, resolve, tokenizer_folder
 from ace_ray.util import vllm_source
 
 
@@ -51,7 +51,7 @@ def check_engine(config: RunConfig) -> ModelRef | None:
     if config.backend == ENDPOINT:
         return endpoint_ref(config)
     if config.backend == "fake":
-        validated(FakeScript, config.engine, where="engine")
+        validate_tree(FakeScript, config.engine, where="engine")
     else:
         check_engine_args(config.engine)
         check_parsers(config.model)
@@ -80,13 +80,13 @@ def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
     if config.model.adapter is not None:
         revision = config.model.adapter_revision
         adapter = resolve(config.model.adapter, revision, adapter=True, **store)
-        settings = json_of(tokenizer_folder(adapter) / ADAPTER_CONFIG)
-        model = adapters.with_adapter(model, adapter, settings)
+        settings = read_json(tokenizer_folder(adapter) / ADAPTER_CONFIG)
+        model = adapters.add_adapter(model, adapter, settings)
     if model.kind == "fake":
         return model, ModelFiles()
     tokenizer_mode = str(config.engine.get("tokenizer_mode", "auto"))
     folder = tokenizer_folder(model)
-    tree = json_of(folder / "config.json")
+    tree = read_json(folder / "config.json")
     files = ModelFiles(folder, tree, family_facts(folder, tokenizer_mode))
     if config.backend == "fake":  # its answers have no format
         return model, replace(files, facts=FamilyFacts())

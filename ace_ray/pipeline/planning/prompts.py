@@ -44,14 +44,16 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
-        return facts, *_fit(plan, count_words, FakeScript.model_validate(engine).max_model_len)
+        return facts, *_check_fit(
+            plan, count_words, FakeScript.model_validate(engine).max_model_len
+        )
     from ace_ray.models.chat import Chat
 
     assert files.folder is not None  # `resolve_model` has read them
     context = files.context(engine.get("max_model_len"))
     if plan.model.adapter is not None:
         adapters.check_template(plan.model, plan.choice.chat_template)
-        adapters.check_where_local(plan.model)
+        adapters.check_local_weights(plan.model)
     if files.facts.writes_by_code:  # only the engine can check the prompts
         return facts, "", 0
     chat = Chat.load(
@@ -63,9 +65,9 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     )
     facts["chat_template_sha256"] = chat.template_sha256
     if plan.native:
-        chat.require_tools(plan.model.source, episodes=_interactive(plan))
+        chat.require_tools(plan.model.source, episodes=_is_interactive(plan))
         facts["chat_template_sha256"] = chat.tools_template_sha256
-        if _interactive(plan) and chat.is_single_call:
+        if _is_interactive(plan) and chat.is_single_call:
             facts["divided_calls"] = DIVIDED_CALLS
     _check_variables(plan, chat)
     _check_template_probes(plan, chat)
@@ -74,17 +76,19 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     def count(messages: Messages, tools: Messages | None) -> int:
         return len(chat.encode(chat.render(messages, tools)))
 
-    return facts, *_fit(plan, count, context)
+    return facts, *_check_fit(plan, count, context)
 
 
-def _interactive(plan: Plan) -> bool:
+def _is_interactive(plan: Plan) -> bool:
     return bool(plan.rows.interactive.any())
 
 
 def _check_variables(plan: Plan, chat: Chat) -> None:
     """Raise `UserError` if the template does not use a variable that the config sets."""
     effort = plan.config.sampling.reasoning_effort
-    if effort is not None and not any(map(chat.names, ("reasoning_effort", "enable_thinking"))):
+    if effort is not None and not any(
+        map(chat.has_variable, ("reasoning_effort", "enable_thinking"))
+    ):
         raise UserError(
             f"the chat template of {plan.model.source} does not use reasoning_effort",
             where="sampling.reasoning_effort",
@@ -92,7 +96,7 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
         )
     for name in plan.config.model.chat_template_kwargs:
         # Parsers read the switches for thinking, even if the template does not use them.
-        if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
+        if chat.has_variable(name) or (name in SWITCHES and plan.choice.vllm_reasoning_parser):
             continue
         raise UserError(
             f"the chat template of {plan.model.source} does not use {name}",
@@ -109,7 +113,7 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
         if benchmark.interactive(entry):
             sent = benchmark.template_probe(entry), benchmark.tools(entry)
             source, fix = plan.model.source, benchmark.refused_fix
-            _check_taken(chat, *sent, who=entry.category, location=source, fix=fix)
+            _check_template(chat, *sent, who=entry.category, location=source, fix=fix)
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:
@@ -117,7 +121,7 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
     tools. ``candidate`` is None for an endpoint, whose template is unknown."""
     from ace_ray.models.chat import Chat
 
-    for name, roles in plan.bindings.items() if _interactive(plan) else ():
+    for name, roles in plan.bindings.items() if _is_interactive(plan) else ():
         for role, binding in roles.items():
             chat, tools = candidate, plan.benchmarks[name].role_tools(role)
             location, fix = f"benchmarks.{name}.{role}", "use another model or an endpoint for it"
@@ -133,10 +137,10 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
             elif binding.role != "same" or chat is None:
                 continue
             sent = plan.benchmarks[name].role_chat(role), tools
-            _check_taken(chat, *sent, who="this role", location=location, fix=fix)
+            _check_template(chat, *sent, who="this role", location=location, fix=fix)
 
 
-def _check_taken(
+def _check_template(
     chat: Chat, messages: Messages, tools: Messages | None, *, who: str, location: str, fix: str
 ) -> None:
     """Raise `UserError` if the template of ``chat`` refuses ``messages`` and ``tools``. ``who`` is
@@ -149,7 +153,7 @@ def _check_taken(
         raise UserError(problem, where=location, fix=fix) from error
 
 
-def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
+def _check_fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
     """Count the tokens of the shortest prompt, then of the longest ones until `ENOUGH` prompts fit.
     Return a line about the prompts, and the number of prompts that are too long or that the
     template refuses.

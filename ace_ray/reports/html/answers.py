@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from ace_ray.reports.excerpts import excerpt, json_excerpt, pretty
+from ace_ray.reports.excerpts import excerpt, json_excerpt, to_json
 from ace_ray.reports.html.page import LONGEST, Section
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.rows import messages_of
 from ace_ray.types import ResultRow, digest
 
@@ -40,10 +40,10 @@ def path_of(run_id: str, row_id: str = "") -> str:
 
 
 # The chosen wrong rows of each run, and the number of all wrong rows.
-WrongAnswers = tuple[Sequence[tuple[Run, Sequence[ResultRow]]], int]
+WrongAnswers = tuple[Sequence[tuple[ScoredRun, Sequence[ResultRow]]], int]
 
 
-def choose(runs: Sequence[Run], per_category: int, limit: int = MOST) -> WrongAnswers:
+def choose(runs: Sequence[ScoredRun], per_category: int, limit: int = MOST) -> WrongAnswers:
     """Choose at most ``per_category`` wrong rows of each category (per run and language).
 
     The total is at most ``limit``. If that is too few, each category of each run gets its first row
@@ -63,7 +63,7 @@ def choose(runs: Sequence[Run], per_category: int, limit: int = MOST) -> WrongAn
     ranked = {}
     for key, rows in cells.items():
         rows.sort(key=lambda row: digest(*row.key, row.sample))  # the same order in every run
-        ranked[key] = in_turns(rows, error_types)[:per_category]
+        ranked[key] = interleave(rows, error_types)[:per_category]
     turns = [(rank, key) for key, rows in ranked.items() for rank in range(len(rows))]
     # The sort is stable: it keeps the order of runs.
     counts = Counter(key for _, key in sorted(turns, key=lambda turn: turn[0])[:limit])
@@ -74,7 +74,7 @@ def choose(runs: Sequence[Run], per_category: int, limit: int = MOST) -> WrongAn
     return by_run, sum(map(len, cells.values()))
 
 
-def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
+def interleave(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
     """Return the first item of each kind, then the second of each, and so on."""
     counts: Counter[Hashable] = Counter()
     turns: dict[int, list[_Item]] = {}
@@ -108,7 +108,7 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
 
 
 def _views(
-    run: Run, rows: Sequence[ResultRow], rule_sets: Sequence[str]
+    run: ScoredRun, rows: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the template's values for each row, except rows that no longer exist. Texts are cut
     when they are read, since all texts together may have gigabytes."""
@@ -116,13 +116,13 @@ def _views(
     by_id = {row.row_id: row for row in rows}
     views = {
         texts["row_id"]: _view(run, by_id[texts["row_id"]], texts, rule_sets)
-        for texts in run.stored(rows, columns)
+        for texts in run.read_columns(rows, columns)
     }
     return (views[row.row_id] for row in rows if row.row_id in views)
 
 
 def _view(
-    run: Run, row: ResultRow, texts: Mapping[str, Any], rule_sets: Sequence[str]
+    run: ScoredRun, row: ResultRow, texts: Mapping[str, Any], rule_sets: Sequence[str]
 ) -> dict[str, Any]:
     """Return the template's values for one answer. ``wrong``: rule sets under which the answer is
     wrong; ``types``: the same rule sets, each with the error type."""
@@ -179,6 +179,6 @@ def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _text(message: Mapping[str, Any]) -> str:
     """Return the text of a message, including its native tool calls."""
     if "text" in message:
-        return pretty(message["text"])
+        return to_json(message["text"])
     parts = [message[key] for key in ("content", "tool_calls") if message.get(key)]
-    return "\n".join(map(pretty, parts))
+    return "\n".join(map(to_json, parts))

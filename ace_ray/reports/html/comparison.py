@@ -9,7 +9,7 @@ from ace_ray.reports.comparison import ReportedComparison
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
-from ace_ray.reports.html.answers import in_turns
+from ace_ray.reports.html.answers import interleave
 from ace_ray.reports.html.page import LONGEST, Section
 
 # Maximum flips of each direction that are shown for a pair of runs.
@@ -28,8 +28,8 @@ def comparison(reported: ReportedComparison | None) -> Section:
         "sentences": [
             {
                 "rules": rules,
-                "shown": [sentence(result) for result in results if result.shown],
-                "others": [sentence(result) for result in results if not result.shown],
+                "shown": [sentence(result) for result in results if result.is_significant],
+                "others": [sentence(result) for result in results if not result.is_significant],
             }
             for rules in compared.rule_sets
             for results in [[r for r in compared.results if r.hypothesis.rules == rules]]
@@ -53,7 +53,7 @@ def _pair(flipped: Flips) -> dict[str, Any]:
     chosen: list[Flip] = []
     for change in WORDS:
         turned = [flip for flip in flipped.flips if flip.change == change]
-        chosen += in_turns(turned, lambda flip: flip.category)[:FLIPS]
+        chosen += interleave(turned, lambda flip: flip.category)[:FLIPS]
     return {
         "base": flipped.base,
         "other": flipped.other,

@@ -21,7 +21,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table
-from ace_ray.reports.excerpts import visible
+from ace_ray.reports.excerpts import mark_hidden
 
 # Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
 # since `excerpt` has cut them.
@@ -48,7 +48,7 @@ def render(title: str, facts: Sequence[str], sections: Sequence[Section]) -> byt
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     template = environment().get_template("report.html.j2")
-    # `visible` has replaced lone surrogates, so the text can be encoded.
+    # `mark_hidden` has replaced lone surrogates, so the text can be encoded.
     content = {"title": title, "facts": facts, "sections": sections}
     return template.render(content, style=style, script=script, policy=policy).encode()
 
@@ -87,8 +87,8 @@ def _finalize(value: Any) -> Any:
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     if len(value) <= LONGEST:
-        return visible(value)
-    return f"{visible(value[:LONGEST])}…"
+        return mark_hidden(value)
+    return f"{mark_hidden(value[:LONGEST])}…"
 
 
 def _kinds(table: Table) -> list[str]:
@@ -145,7 +145,7 @@ def inline_svg(figure: Curves) -> str:
         left, top = number % columns * _WIDTH, _LINE + number // columns * _HEIGHT
         across, ticks = _axis(figure, xs, left)
         up = _Scale(-3, 103, top + _HEIGHT - _BOTTOM, top + _TOP)
-        parts.append(_text(left + _WIDTH / 2, top + 16, _short(title)))
+        parts.append(_text(left + _WIDTH / 2, top + 16, _shorten(title)))
         levels = [(float(level), str(level)) for level in range(0, 101, 20)]
         by = {"step": "training step", "cost": "cost of an entry"}.get(figure.axis, figure.axis)
         parts += _frame(across, up, ticks, levels, f"accuracy (%) by {by}")
@@ -155,7 +155,7 @@ def inline_svg(figure: Curves) -> str:
                 ((x, share),) = points
                 side, anchor = (8, "start") if across(x) < left + _WIDTH / 2 else (-8, "end")
                 y = up(100 * share.value) + 4
-                parts.append(_text(across(x) + side, y, _short(name, 24), anchor=anchor))
+                parts.append(_text(across(x) + side, y, _shorten(name, 24), anchor=anchor))
     return _svg(figure.title, parts, names, columns, below)
 
 
@@ -195,14 +195,14 @@ def bars_svg(figure: Bars) -> str:
         top, total = _LINE + 8 + number * _BAR, max(1, sum(counts))
         drawn = [*counts[: colours - 1], sum(counts[colours - 1 :])] if together else counts
         across = _Scale(0.0, longest if figure.by_count else total, start, width - _LEFT)
-        parts.append(_text(start - 6, top + 13, _short(label, 28), anchor="end"))
+        parts.append(_text(start - 6, top + 13, _shorten(label, 28), anchor="end"))
         parts.append(_text(across(sum(counts)) + 6, top + 13, f"{sum(counts):,}", anchor="start"))
         offset = 0
         for colour, kind, count in zip(_COLOURS, names, drawn, strict=False):
             x, share = across(offset), f"{label}, {kind}: {count:,} ({100 * count / total:.1f} %)"
             parts.append(
                 f'<rect x="{x:.1f}" y="{top}" width="{across(offset + count) - x:.1f}" '
-                f'height="{_BAR - 8}" fill="{colour}"><title>{html.escape(_short(share, 120))}'
+                f'height="{_BAR - 8}" fill="{colour}"><title>{html.escape(_shorten(share, 120))}'
                 "</title></rect>"
             )
             offset += count
@@ -227,17 +227,17 @@ def _svg(title: str, parts: Sequence[str], names: Sequence[str], columns: int, b
     """Return a figure with its title, ``columns`` panels across, and the legend of ``names`` at
     ``below``."""
     width = columns * _WIDTH
-    parts = [_text(width / 2, 14, _short(title, 100), size=12), *parts]
+    parts = [_text(width / 2, 14, _shorten(title, 100), size=12), *parts]
     for number, name in enumerate(names):
         x = 10 + number % columns * width / columns
         y = below + 12 + number // columns * _LINE
         colour = _COLOURS[number % len(_COLOURS)]
         parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="14" height="9" fill="{colour}"/>')
-        parts.append(_text(x + 20, y, _short(name, 60), anchor="start"))
+        parts.append(_text(x + 20, y, _shorten(name, 60), anchor="start"))
     height = below + _LINE * -(-len(names) // columns) + 8
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" fill="currentColor" '
-        f'aria-label="{html.escape(_short(title, 300))}">{"".join(parts)}</svg>'
+        f'aria-label="{html.escape(_shorten(title, 300))}">{"".join(parts)}</svg>'
     )
 
 
@@ -304,7 +304,7 @@ def _curve(
         parts.append(_line(at, up(100 * low), at, up(100 * high), colour=colour))
         parts.append(
             f'<circle cx="{at:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" stroke="{colour}">'
-            f"<title>{html.escape(_short(tooltip, 80))}</title></circle>"
+            f"<title>{html.escape(_shorten(tooltip, 80))}</title></circle>"
         )
     return parts
 
@@ -332,9 +332,9 @@ def _line(
     )
 
 
-def _short(text: str, longest: int = 44) -> str:
+def _shorten(text: str, longest: int = 44) -> str:
     """Return ``text`` on one line, shortened in the middle."""
-    text = visible(" ".join(text.split()))
+    text = mark_hidden(" ".join(text.split()))
     if len(text) > longest:
         half = (longest - 1) // 2
         text = f"{text[:half]}…{text[-half:]}"

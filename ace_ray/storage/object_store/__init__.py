@@ -11,12 +11,20 @@ one fails. S3 uses If-None-Match and If-Match; a local store uses a lock on the 
 from __future__ import annotations
 
 from ace_ray.errors import UserError
-from ace_ray.storage.object_store.interface import Object, Store, Unreachable
+from ace_ray.storage.object_store.interface import Object, Store, UnreachableStore
 from ace_ray.storage.object_store.local import LocalStore
 from ace_ray.storage.object_store.s3 import S3Store
 from ace_ray.util.local_files import path_of
 
-__all__ = ["LocalStore", "Object", "S3Store", "Store", "Unreachable", "is_relative", "open_store"]
+__all__ = [
+    "LocalStore",
+    "Object",
+    "S3Store",
+    "Store",
+    "UnreachableStore",
+    "is_relative",
+    "open_store",
+]
 
 
 def is_relative(uri: str) -> bool:

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from ace_ray.errors import UserError
 
-# Maximum bytes of an object that `get` and `tagged` return.
+# Maximum bytes of an object that `get` and `get_tagged` return.
 MOST_BYTES = 256 << 20
 LARGE = f"is larger than {MOST_BYTES >> 20} MiB"
 
 
-class Unreachable(UserError):
+class UnreachableStore(UserError):
     """The store does not answer, so its content is unknown."""
 
 
@@ -36,10 +36,10 @@ class Store(Protocol):
 
     def get(self, path: str) -> bytes | None:
         """Return the object's bytes, or None if it does not exist."""
-        stored = self.tagged(path)
+        stored = self.get_tagged(path)
         return None if stored is None else stored[0]
 
-    def tagged(self, path: str) -> tuple[bytes, str] | None:
+    def get_tagged(self, path: str) -> tuple[bytes, str] | None:
         """Return the object's bytes and a tag for `put_if`, or None if it does not exist."""
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
@@ -63,7 +63,7 @@ class Store(Protocol):
     def child(self, path: str) -> Store:
         """Return a store whose root is the folder ``path`` of this store."""
 
-    def quick(self) -> Store:
+    def with_short_timeout(self) -> Store:
         """Return a store with the same root that gives up within 20 s during an outage."""
         return self
 

@@ -38,7 +38,7 @@ class LocalStore(Store):
     def get(self, path: str) -> bytes | None:
         with self._failures(path, "read"):
             try:
-                file = open_regular(Path(self.root, path))
+                file = open_regular_file(Path(self.root, path))
             except (FileNotFoundError, NotADirectoryError):
                 return None
             with file:
@@ -47,17 +47,20 @@ class LocalStore(Store):
                 raise OSError(errno.EFBIG, LARGE)
             return data
 
-    def tagged(self, path: str) -> tuple[bytes, str] | None:
+    def get_tagged(self, path: str) -> tuple[bytes, str] | None:
         data = self.get(path)
         return None if data is None else (data, hashlib.sha256(data).hexdigest())
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         with self._failures(path):
-            file = self._create_parent(path) if tag is None else self._unlinked(path)
+            file = self._create_parent(path) if tag is None else self._safe_path(path)
             # If the folder is deleted meanwhile, the call below tries again and creates it.
-            with suppress(FileNotFoundError, NotADirectoryError), locked(file.parent) as is_current:
+            with (
+                suppress(FileNotFoundError, NotADirectoryError),
+                lock_folder(file.parent) as is_current,
+            ):
                 if is_current:
-                    stored = self.tagged(path)
+                    stored = self.get_tagged(path)
                     if (stored and stored[1]) != tag:
                         return None
                     _write(file, data)
@@ -71,7 +74,9 @@ class LocalStore(Store):
         objects = []
         # The prefix is a folder, a slash, and the beginning of names in this folder.
         top = Path(self.root, prefix.rpartition("/")[0])
-        for base, folders, names in os.walk(top, onerror=self._unless_gone, followlinks=links > 0):
+        for base, folders, names in os.walk(
+            top, onerror=self._raise_unless_deleted, followlinks=links > 0
+        ):
             if links and len(Path(base).relative_to(top).parts) >= links:
                 folders[:] = [name for name in folders if not Path(base, name).is_symlink()]
             for name in names:
@@ -98,24 +103,24 @@ class LocalStore(Store):
 
     def delete(self, path: str) -> None:
         with self._failures(path):
-            file = self._unlinked(path)
+            file = self._safe_path(path)
             with suppress(FileNotFoundError, NotADirectoryError):
                 file.unlink()
         # Remove empty folders: object stores have no folders.
         with suppress(OSError):
             root = os.path.normpath(self.root)
             for folder in takewhile(lambda parent: parent.is_relative_to(root), file.parents):
-                with locked(folder, wait=False):  # not during a `put_if`
+                with lock_folder(folder, wait=False):  # not during a `put_if`
                     folder.rmdir()
 
     def check_unlinked(self, path: str) -> None:
         with self._failures(path):
-            self._unlinked(f"{path}/-")
+            self._safe_path(f"{path}/-")
 
     def open(self, path: str) -> Any:
         import pyarrow as pa
 
-        with open_regular(Path(self.root, path)) as file:
+        with open_regular_file(Path(self.root, path)) as file:
             # Open by file descriptor: another file may have replaced the checked file.
             return pa.OSFile(f"/proc/self/fd/{file.fileno()}")
 
@@ -127,7 +132,7 @@ class LocalStore(Store):
         """The folder that the user named. It may itself be reached through symbolic links."""
         return self.user_folder or self.root
 
-    def _unlinked(self, path: str) -> Path:
+    def _safe_path(self, path: str) -> Path:
         """Return the local path of ``path``. Raises `OSError` if it is outside `top`, or if one of
         its folders below `top` is a symbolic link: files behind links are never changed."""
         file = Path(os.path.normpath(Path(self.root, path)))
@@ -142,8 +147,8 @@ class LocalStore(Store):
         return file
 
     def _create_parent(self, path: str) -> Path:
-        """Return the local path of ``path`` as `_unlinked` does, and create its parent folder."""
-        file = self._unlinked(path)
+        """Return the local path of ``path`` as `_safe_path` does, and create its parent folder."""
+        file = self._safe_path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
 
@@ -164,7 +169,7 @@ class LocalStore(Store):
                 f"only {free >> 20} MiB free on this disk", where=self.root, fix="free some space"
             )
 
-    def _unless_gone(self, error: OSError) -> None:
+    def _raise_unless_deleted(self, error: OSError) -> None:
         """Raise `UserError` for a folder that cannot be read; ignore a deleted folder."""
         if not isinstance(error, FileNotFoundError):
             with self._failures(os.path.relpath(error.filename or self.root, self.root), "read"):
@@ -198,7 +203,7 @@ def _write(target: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         scratch.replace(target)
         # Without fsync of the folder, a power cut may undo the rename.
-        with _opened(target.parent) as folder:
+        with _open_folder(target.parent) as folder:
             os.fsync(folder)
     except BaseException:
         scratch.unlink(missing_ok=True)
@@ -206,7 +211,7 @@ def _write(target: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _open_folder(folder: Path) -> Iterator[int]:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield handle
@@ -214,7 +219,7 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular_file(path: Path) -> BinaryIO:
     """Open the file at ``path`` for reading. Raises `OSError`, also for a pipe or a device, since
     reading from it may block forever."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -228,12 +233,12 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Acquire the lock of ``folder``. Yield False if the folder was replaced meanwhile.
 
     ``wait``: wait up to `LOCK_S` for the lock. Raises `OSError` if another process has it."""
     until = time.monotonic() + (LOCK_S if wait else 0.0)
-    with _opened(folder) as handle:
+    with _open_folder(folder) as handle:
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ace_ray.errors import UserError
-from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object, Store, Unreachable
+from ace_ray.storage.object_store.interface import (
+    LARGE,
+    MOST_BYTES,
+    Object,
+    Store,
+    UnreachableStore,
+)
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -82,7 +88,7 @@ class S3Store(Store):
                 Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=kind
             )
 
-    def tagged(self, path: str) -> tuple[bytes, str] | None:
+    def get_tagged(self, path: str) -> tuple[bytes, str] | None:
         with self._failures():
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
@@ -140,11 +146,11 @@ class S3Store(Store):
     def child(self, path: str) -> S3Store:
         return replace(self, root=f"{self.root}/{path.strip('/')}")
 
-    def quick(self) -> S3Store:
+    def with_short_timeout(self) -> S3Store:
         return replace(self, patient=False)
 
     def check_writable(self) -> None:
-        quick = self.quick()
+        quick = self.with_short_timeout()
         with quick._failures():
             quick._client.list_objects_v2(Bucket=self._bucket, Prefix=self._key(""), MaxKeys=1)
         quick.put(PROBE, b"")
@@ -157,7 +163,7 @@ class S3Store(Store):
         path = f"{secrets.token_hex(8)}{PROBE}"
         try:
             # None although the object exists: boto3 has repeated a request that had succeeded.
-            tag = self.put_if(path, b"", None) or (self.tagged(path) or (b"", ""))[1]
+            tag = self.put_if(path, b"", None) or (self.get_tagged(path) or (b"", ""))[1]
             wrong = {"If-None-Match": None, "If-Match": f'"{"0" * 32}"'}
             ignored = [header for header in wrong if self.put_if(path, b"", wrong[header])]
             works = not ignored and tag and self.put_if(path, b"", tag)
@@ -201,11 +207,11 @@ class S3Store(Store):
             yield
         except ClientError as error:
             problem, fix = _cause(error, self._bucket, condition)
-            kind = Unreachable if _is_passing(error) else UserError
+            kind = UnreachableStore if _is_temporary(error) else UserError
             raise kind(problem, where=self.root, fix=fix) from error
         # boto3 raises ValueError for a malformed endpoint address.
         except (BotoCoreError, Boto3Error, ValueError) as error:
-            kind = UserError if isinstance(error, ValueError) else Unreachable
+            kind = UserError if isinstance(error, ValueError) else UnreachableStore
             fix = "check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials"
             if "WRONG_VERSION_NUMBER" in str(error):  # the server does not use TLS
                 fix = "write store.endpoint_url with http://"
@@ -260,7 +266,7 @@ def _cause(error: ClientError, bucket: str, condition: str) -> tuple[str, str]:
     return problem.replace("{}", bucket) + f" ({message})" * bool(message), fix
 
 
-def _is_passing(error: ClientError) -> bool:
+def _is_temporary(error: ClientError) -> bool:
     """Return whether the error is temporary, so that a retry may succeed."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)

@@ -17,7 +17,7 @@ from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT
 from ace_ray.benchmarks.dataset import imports_folder
-from ace_ray.benchmarks.diagnosis import second_reading
+from ace_ray.benchmarks.diagnosis import second_reader
 from ace_ray.errors import UserError
 from ace_ray.parsing.literals import parse_calls
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer
@@ -93,7 +93,7 @@ FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
 
 def unread(category: str, episode: Episode, mode: str = "prompt") -> str | None:
     benchmark = ACEBench.from_options({"languages": ["en"], "mode": mode})
-    return second_reading(benchmark, entry(category), episode)
+    return second_reader(benchmark, entry(category), episode)
 
 
 def entry(category: str) -> Entry:

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.test_external_outputs import write
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.integrations.result_files import export_hub
-from ace_ray.reports.runs import Run
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.rescoring.import_outputs import score_outputs
-from ace_ray.rescoring.rejudge import rescore
+from ace_ray.rescoring.rejudge import rejudge_run
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
+from tests.benchmarks.test_external_outputs import write
 
 PREFERENCE, SWITCH = "normal_preference", "normal_multi_turn_user_switch"
 IRRELEVANT, AGENT = "special_irrelevant", "agent_multi_step"
@@ -96,7 +96,7 @@ def test_an_interrupted_replacement_has_no_rows_of_the_old_run_and_is_incomplete
     monkeypatch.setattr(LocalStore, "put", fill)
     with pytest.raises(UserError, match="is full"):
         score(tmp_path, files[1], fresh=True)
-    code, summary = rescore(str(tmp_path / "out"))
+    code, summary = rejudge_run(str(tmp_path / "out"))
     assert (code, summary["missing"], summary["complete"]) == (INCOMPLETE, 4, False)
     assert not (tmp_path / "out/_SUCCESS").exists()
 
@@ -127,8 +127,8 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -
     assert {totals[name] for name in ("prompt_tokens", "completion_tokens", "generation_s")} == {
         None
     }
-    rescore(str(tmp_path / "out"))
-    run = Run(LocalStore(str(tmp_path / "out")))
+    rejudge_run(str(tmp_path / "out"))
+    run = ScoredRun(LocalStore(str(tmp_path / "out")))
     assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}
     assert {(row.generation_s, row.duration_s) for row in run.rows} == {(None, None)}
     (name,) = export_inspect(run, LocalStore(str(tmp_path / "inspect")))
@@ -150,8 +150,8 @@ def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
     assert summary["notes"] == [note, "entries have 1 to 2 outputs"]
     store = LocalStore(str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"limited to 2 of 4 entries; publish a complete run"):
-        export_hub(Run(store), LocalStore("x"), "a/b")
-    rescored = rescore(str(tmp_path / "out"))[1]
+        export_hub(ScoredRun(store), LocalStore("x"), "a/b")
+    rescored = rejudge_run(str(tmp_path / "out"))[1]
     assert {**rescored, "benchmarks": {}} == {**summary, "benchmarks": {}}
     # An absent turn is skipped, and its dialogue is not judged.
     summary = score(tmp_path, [answer(entry) for entry in entries(SWITCH)[:3]])

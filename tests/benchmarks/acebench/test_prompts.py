@@ -69,9 +69,9 @@ def written(folder: Path, content: Any) -> Path:
 
 def test_official_prompts_are_the_users_copy(tmp_path: Path) -> None:
     copy = {name: f"copied: {text}" for name, text in OWN.items()}
-    texts = prompts.official(written(tmp_path, {**copy, "FURTHER_TEXT": "{unused"}))
+    texts = prompts.load_prompts(written(tmp_path, {**copy, "FURTHER_TEXT": "{unused"}))
     assert (texts.source, texts.variant, texts.templates) == ("official", "standard", copy)
-    condensed = prompts.official(tmp_path, "condensed")
+    condensed = prompts.load_prompts(tmp_path, "condensed")
     assert (condensed.source, condensed.variant) == ("own", "condensed")
     own_normal = prompts.own_prompts("condensed").messages(entry())[0]
     assert condensed.messages(entry())[0] == own_normal
@@ -112,12 +112,12 @@ def test_a_broken_file_of_prompts_is_named(tmp_path: Path) -> None:
         ("{not json", "run `ace-ray data import acebench PATH`"),
     ]
     with pytest.raises(UserError, match="no such file; run `ace-ray data import acebench PATH`"):
-        prompts.official(tmp_path)
+        prompts.load_prompts(tmp_path)
     for broken, message in contents:
         texts = broken
         if isinstance(broken, dict):
             texts = {name: t for name, t in {**OWN, **broken}.items() if t is not None}
         with pytest.raises(UserError) as error:
-            prompts.official(written(tmp_path, texts))
+            prompts.load_prompts(written(tmp_path, texts))
         assert message in str(error.value)
         assert str(tmp_path / prompts.OFFICIAL_FILE) in str(error.value)

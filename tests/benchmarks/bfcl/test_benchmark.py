@@ -21,7 +21,7 @@ from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.diagnosis import second_reading
+from ace_ray.benchmarks.diagnosis import second_reader
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.types import RULE_SETS, Completion, Entry, Episode, ToolAnswer
 from tests.benchmarks.bfcl.synthetic_bfcl import bfcl, entry_of, played, staged
@@ -222,7 +222,7 @@ def unread(mode: str, category: str, text: str, **state: Any) -> tuple[bool | No
         episode.state = {"turns": [[Answer(text, ()).as_json()]], "ended": "", **state}
     entry = entry_of(benchmark, category)
     valid = benchmark.verdicts(entry, episode)["official"].valid
-    return valid, second_reading(benchmark, entry, episode)
+    return valid, second_reader(benchmark, entry, episode)
 
 
 def test_calls_that_were_not_read_are_found() -> None:

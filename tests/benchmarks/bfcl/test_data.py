@@ -14,7 +14,7 @@ from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, UNUSED
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, VERSION, UpstreamPackage
-from ace_ray.benchmarks.bfcl.prompts import official
+from ace_ray.benchmarks.bfcl.prompts import official_prompts
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy
@@ -159,7 +159,7 @@ def test_import_lands_whole_and_once(made_up: Path, log_lines: list[str]) -> Non
     assert copy.name == f"imported:{folder.name}"
     assert copy == UpstreamPackage.locate(copy.name)
     assert data_hash(load(copy)) == data_hash(load(before))
-    assert official(copy) == official(before)
+    assert official_prompts(copy) == official_prompts(before)
     log_lines.clear()
     assert import_copy(folder) == folder
     assert log_lines[0].startswith("already imported, nothing to do: 182 rows")

@@ -16,8 +16,8 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     PROMPT_SOURCE,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.functions import documented, with_hints
-from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own_prompts
+from ace_ray.benchmarks.bfcl.functions import add_hints, render_docs
+from ace_ray.benchmarks.bfcl.prompts import Prompts, official_prompts, own_prompts
 from ace_ray.benchmarks.bfcl.texts import OWN
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY, bfcl, entry_of
@@ -30,7 +30,7 @@ def functions_of(entry_id: str) -> list[dict[str, Any]]:
 
 
 def prompts_of(folder: Path) -> Prompts:
-    return official(UpstreamPackage.locate(str(folder)))
+    return official_prompts(UpstreamPackage.locate(str(folder)))
 
 
 def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
@@ -94,7 +94,7 @@ def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
         assert OWN.outputs[form.returned] in text
         assert ("<TOOLCALL>" in text) == form.tagged
         assert ("Each type attribute" in text) == (form.returned in ("verbose_xml", "concise_xml"))
-        assert documented(with_hints(functions, "python"), form.documented) in text
+        assert render_docs(add_hints(functions, "python"), form.documented) in text
         assert ("# What to do\n" in text) == (form.layout == "markdown")
         assert not re.search(r"\{(persona|functions|format|output_format|param_types)\}", text)
 

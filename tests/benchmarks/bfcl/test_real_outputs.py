@@ -15,7 +15,7 @@ from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, asked_for_gold, gold_calls
+from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, gold_calls, has_python_gold
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.external_outputs import Entries
 from ace_ray.parsing.literals import render
@@ -52,7 +52,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def test_gold_answers_pass_but_for_the_known_ones(entries: dict[str, Entry]) -> None:
-    gold_entries = [entry for entry in entries.values() if asked_for_gold(entry.category)]
+    gold_entries = [entry for entry in entries.values() if has_python_gold(entry.category)]
     assert len(gold_entries) == 2351
     failing = set()
     for entry in gold_entries:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.benchmarks.stabletoolbench.answer_trees import converted
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, Source
+from ace_ray.benchmarks.stabletoolbench.answer_trees import convert_run
+from ace_ray.benchmarks.stabletoolbench.apis.answers import ApiAnswer, Source
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
 from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
-from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun, run_agent
+from ace_ray.benchmarks.stabletoolbench.episode.run import AgentSolution, run_agent
 from ace_ray.benchmarks.stabletoolbench.options import Options, Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
 from ace_ray.types import Entry, Sampling
@@ -81,14 +81,14 @@ BREADS, SHOPS = (api.name for api in apis_of(ENTRY))
 class Table(ApiCaller):
     """APIs that answer with what ``answers`` has under their name, else with their arguments."""
 
-    def __init__(self, source: Source = "simulator", **answers: Answered) -> None:
+    def __init__(self, source: Source = "simulator", **answers: ApiAnswer) -> None:
         super().__init__()
         self.source, self.answers = source, answers
         self.calls: list[tuple[str, Any]] = []
 
-    async def call(self, api: Any, arguments: Any) -> Answered:
+    async def call(self, api: Any, arguments: Any) -> ApiAnswer:
         self.calls.append((api.name, arguments))
-        return self.answers.get(api.std_api) or Answered("", {"you sent": arguments}, self.source)
+        return self.answers.get(api.std_api) or ApiAnswer("", {"you sent": arguments}, self.source)
 
 
 def play(
@@ -99,11 +99,11 @@ def play(
     deadline_s: float | None = None,
     works: Any = None,
     **settings: Any,
-) -> AgentRun:
+) -> AgentSolution:
     """Run an episode of a scripted agent."""
     parsed_settings = Settings(Options(**settings))
 
-    async def episode() -> AgentRun:
+    async def episode() -> AgentSolution:
         clock = asyncio.get_running_loop().time()
         deadline = None if deadline_s is None else clock + deadline_s
         context = EpisodeContext(RoleModel(model, Sampling(seed=5)), deadline=deadline, works=works)
@@ -130,7 +130,7 @@ def state(script: Sequence[Said], votes: Sequence[str] | None = ("Solved",)) -> 
     """Return an episode's state, with the votes that a judge might have given."""
     run_json = run(script)
     judged = None if votes is None else [{"status": s, "reason": "", "steps": []} for s in votes]
-    fields = {"run": run_json, "answer": converted(QUERY, run_json), "calls": run_json["calls"]}
+    fields = {"run": run_json, "answer": convert_run(QUERY, run_json), "calls": run_json["calls"]}
     return fields | {"votes": judged, "fac": None, "sowr": None}
 
 

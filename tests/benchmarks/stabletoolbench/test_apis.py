@@ -15,7 +15,7 @@ import pytest
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     BAD_ARGUMENTS,
-    Answered,
+    ApiAnswer,
     arguments_of,
     observation,
 )
@@ -25,8 +25,8 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import (
     RealApis,
     RealConfig,
     check_real,
+    is_usable,
     read_key,
-    usable,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     MAX_CHARS,
@@ -228,7 +228,7 @@ def caller(folder: Path, judge_model: Simulator, real: RealApis | None = None) -
     return ApiCaller(call, writes=True, real=real, simulator=judge_model)
 
 
-def call(apis: ApiCaller, arguments: Any) -> Answered:
+def call(apis: ApiCaller, arguments: Any) -> ApiAnswer:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return asyncio.run(apis.call(API, text))
 
@@ -337,9 +337,9 @@ def test_a_failure_has_upstreams_error() -> None:
 
 def test_an_answer_is_used_by_what_its_text_contains() -> None:
     for good in ({"name": "Messi"}, "service not found"):
-        assert usable("", good) > usable("e", good)
+        assert is_usable("", good) > is_usable("e", good)
     for bad in ("", {"price": 1500}, "Rate Limit reached", {"message": "API doesn't exists"}):
-        assert not usable("", bad)
+        assert not is_usable("", bad)
 
 
 def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:

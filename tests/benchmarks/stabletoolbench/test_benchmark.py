@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.benchmarks.diagnosis import second_reading
+from ace_ray.benchmarks.diagnosis import second_reader
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
@@ -256,7 +256,7 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
     # Calls that were not read are counted.
     fenced = '```json\n{"name": "f", "arguments": {}}\n```'
     messages = [{"role": "assistant", "content": fenced}, {"role": "tool", "content": fenced}]
-    unread = second_reading(benchmark, benchmark.dataset()[0], Episode(messages=messages))
+    unread = second_reader(benchmark, benchmark.dataset()[0], Episode(messages=messages))
     assert unread == "fenced_json"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.apis.answers import ApiAnswer
 from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
-from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
+from ace_ray.benchmarks.stabletoolbench.episode.run import AgentSolution
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RequestFailed
 from tests.benchmarks.stabletoolbench.builders import GIVE_UP, Table, answer, play
@@ -26,7 +26,7 @@ def call(number: Any) -> Any:
     return say("", (FIND, {"q": number}))
 
 
-def kinds(run: AgentRun) -> list[str]:
+def kinds(run: AgentSolution) -> list[str]:
     return [node["type"] for node in run.tries[0]["nodes"][1:]]
 
 
@@ -118,18 +118,18 @@ def test_calls_of_a_reply_run_on_after_finish_and_are_bounded() -> None:
 
 
 def test_observations_are_cut_and_errors_have_codes() -> None:
-    def observed(answered: Answered) -> tuple[str, dict[str, Any]]:
+    def observed(answered: ApiAnswer) -> tuple[str, dict[str, Any]]:
         run = play(ScriptedModel(call(1), DONE), caller=Table(find_bread=answered))
         assert run.ended == "answered"
         return run.tries[0]["nodes"][2]["observation"], run.calls[0]
 
-    observation, _ = observed(Answered("", "é" * 3000, "simulator"))
+    observation, _ = observed(ApiAnswer("", "é" * 3000, "simulator"))
     assert len(observation) == 1027
     assert observation.endswith("...")
     assert "\\u00e9" in observation
     invalid = "request invalid, data error. status_code=500"
     for error, code in (("Timeout error...", 5), (invalid, 12), ("no such bread", 0)):
-        _, record = observed(Answered(error, "", "simulator"))
+        _, record = observed(ApiAnswer(error, "", "simulator"))
         assert (record["code"], record["error"]) == (code, error)
 
 
@@ -165,7 +165,7 @@ def test_a_full_context_ends_a_chain_but_not_the_tries() -> None:
         play(ScriptedModel(call(1), RequestFailed("gone")))
 
 
-def tree(run: AgentRun) -> list[tuple[int | None, str]]:
+def tree(run: AgentSolution) -> list[tuple[int | None, str]]:
     """Return (parent, description) of each action input."""
     (attempt,) = run.tries
     nodes = attempt["nodes"]

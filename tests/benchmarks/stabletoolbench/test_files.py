@@ -12,13 +12,13 @@ import pytest
 from ace_ray.benchmarks.external_outputs import Entries, Output
 from ace_ray.benchmarks.stabletoolbench.answer_trees import (
     MAX_STORED_NODES,
-    called,
-    chain,
-    converted,
+    convert_run,
     converted_json,
-    linked,
+    link_nodes,
     node,
     read_reference,
+    tool_node,
+    walk_chain,
 )
 from ace_ray.benchmarks.stabletoolbench.callable_names import HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
@@ -42,8 +42,8 @@ from tests.benchmarks.stabletoolbench.builders import (
 )
 
 GROUP = ENTRY.category
-ENTRIES = Entries.among([entry(), entry("8"), entry("9")])
-ANSWER = converted(QUERY, run(SCRIPTS["answered"])) | {"available_tools": TOOLS}
+ENTRIES = Entries.from_entries([entry(), entry("8"), entry("9")])
+ANSWER = convert_run(QUERY, run(SCRIPTS["answered"])) | {"available_tools": TOOLS}
 
 
 def folder(tmp_path: Path, answers: Any, votes: Any = None) -> Path:
@@ -96,7 +96,7 @@ def test_read_answers_have_the_verdicts_of_their_run(tmp_path: Path) -> None:
 
 def answer_of(*nodes: Any, final: str = "") -> dict[str, Any]:
     answer = {"method": "CoT@1", "total_steps": 3, "final_answer": final}
-    return {"query": QUERY, "answer": answer | {"answer_details": linked(nodes)}}
+    return {"query": QUERY, "answer": answer | {"answer_details": link_nodes(nodes)}}
 
 
 def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
@@ -104,20 +104,20 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
     offered = [{"name": "old_for_form"}, {"function": {"name": "new_for_form"}}, 3, {"function": 3}]
     inside = json.dumps({"name": BREADS, "arguments": {"q": 1}, "response": None})
     record = answer_of(
-        called(BREADS, "{}", '{"error": "no bread", "response": ""}'),
-        called(SHOPS, "{}", cut),
-        called(HALLUCINATED, "{}", ""),
-        called("old_for_form", "{}", ""),
-        called("new_for_form", "{}", ""),
+        tool_node(BREADS, "{}", '{"error": "no bread", "response": ""}'),
+        tool_node(SHOPS, "{}", cut),
+        tool_node(HALLUCINATED, "{}", ""),
+        tool_node("old_for_form", "{}", ""),
+        tool_node("new_for_form", "{}", ""),
         # Odd nodes are passed over or become texts.
         node("tool", inside),
         node("poet", "rose"),
         # The names of the user document.
-        called("Bakery Finder_Breads", "{}", ""),
-        called("Bakery_Finder.shops", "{}", ""),
+        tool_node("Bakery Finder_Breads", "{}", ""),
+        tool_node("Bakery_Finder.shops", "{}", ""),
         {"role": "tool", "message": None, "next": []},
     )
-    record["answer"]["answer_details"][0]["next"].append(called(SHOPS, "{}", "another branch"))
+    record["answer"]["answer_details"][0]["next"].append(tool_node(SHOPS, "{}", "another branch"))
     (output,) = outputs(folder(tmp_path, {ENTRY.id: record | {"available_tools": offered}}))
     calls = output.episode.state["calls"]
     assert [(call["api"], call["code"], call["error"]) for call in calls] == [
@@ -138,11 +138,11 @@ def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
 def test_a_long_chain_and_a_cut_answer_are_read(tmp_path: Path) -> None:
     raw = '{"return_type": "give_answer", "final_answer": "Rye'
     hm = [node("assistant", str(n)) for n in range(200)]
-    record = answer_of(called(SHOPS, "{}"), *hm, called("Finish", raw), final=raw)
+    record = answer_of(tool_node(SHOPS, "{}"), *hm, tool_node("Finish", raw), final=raw)
     (output,) = outputs(folder(tmp_path, {ENTRY.id: record}, {ENTRY.id: solved("Solved")}))
     assert output.episode.output == "Rye"
     answer = output.episode.state["answer"]["answer"]
-    assert (answer["total_steps"], len(list(chain(answer)))) == (204, MAX_STORED_NODES + 2)
+    assert (answer["total_steps"], len(list(walk_chain(answer)))) == (204, MAX_STORED_NODES + 2)
     assert verdicts(ENTRY, output.episode.state)["official"].valid, "its end is kept"
 
 
@@ -268,7 +268,7 @@ def test_odd_texts_and_arguments_leave_the_file_json() -> None:
     assert tree["results"][0]["system_answer"]["final_answer"] == "a�b"
     for arguments, expected in (('{"x": NaN}', {"x": "NaN"}), ("[" * 954 + "]" * 954, None)):
         agent_run = run([(None, [(BREADS, arguments)]), (None, [answer("Rye.")])])
-        row_state = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, agent_run)}
+        row_state = state(SCRIPTS["answered"]) | {"answer": convert_run(QUERY, agent_run)}
         (nodes,) = written((ENTRY, row_state))["results"][0]["system_answer"]["answer_details"]
         called = json.loads(nodes["next"][0]["next"][0]["message"])
         assert called["arguments"] == (expected or arguments)

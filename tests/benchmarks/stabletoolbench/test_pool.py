@@ -145,7 +145,7 @@ def test_scores_read_names_of_a_pool_back(tmp_path: Path) -> None:
     record: dict[str, Any] = {"query": "Who?", "available_tools": tools}
     record["answer"] = {"final_answer": "", "answer_details": [nodes]}
     path = write(tmp_path / "G1_tool.json", {entry.id: record})
-    (output,) = read_outputs(path, Entries.among([entry]))
+    (output,) = read_outputs(path, Entries.from_entries([entry]))
     calls = output.episode.state["calls"]
     assert [call["api"] for call in calls] == ["Me", None, "Me", None]
     assert verdicts(entry, output.episode.state)["official"].metrics["api_precision"] == 1 / 3

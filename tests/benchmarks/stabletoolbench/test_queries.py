@@ -20,7 +20,7 @@ from ace_ray.benchmarks.stabletoolbench.callable_names import (
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import initial_messages
 from ace_ray.benchmarks.stabletoolbench.options import Options, Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
-from ace_ray.benchmarks.stabletoolbench.queries import load, locate, not_offered, present
+from ace_ray.benchmarks.stabletoolbench.queries import load, locate, present_groups, unoffered_lines
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.builders import (
@@ -56,7 +56,7 @@ def test_an_entry_holds_what_was_published(root: Path) -> None:
     assert (doc["required"], doc["template"]) == ([required], {"bread": "str"})
     # A relevant API that is not offered is a warning.
     write(queries_file(root, GROUP), [query(0, **{"relevant APIs": [["Bakery", "Bake"]]})])
-    (line,) = not_offered(root, load(root, groups=[GROUP]))
+    (line,) = unoffered_lines(root, load(root, groups=[GROUP]))
     assert "query 0: the relevant API Bakery / Bake is not in its api_list" in line
 
 
@@ -138,9 +138,9 @@ def test_an_import_takes_the_groups_that_are_there(root: Path, log_lines: list[s
     for group in absent:
         queries_file(root, group).unlink()
     folder = importer.import_queries(root)
-    assert present(folder) == ["G1_instruction", "G2_instruction", "G3_instruction"]
+    assert present_groups(folder) == ["G1_instruction", "G2_instruction", "G3_instruction"]
     assert any(line.endswith(f"lacks the groups {', '.join(absent)}") for line in log_lines)
-    for group in present(root):
+    for group in present_groups(root):
         queries_file(root, group).unlink()
     with pytest.raises(UserError, match="has no group of queries"):
         importer.import_queries(root)
@@ -170,7 +170,7 @@ def test_a_tool_directory_replaces_descriptions(
         tools = ToolFolder(tmp_path / "env")
         (entry,) = load(root, groups=[GROUP], tools=tools)
         assert entry.data["apis"] == [before | expected]
-        assert [*tools.lacking, *not_offered(root, [entry])] == []
+        assert [*tools.lacking, *unoffered_lines(root, [entry])] == []
 
 
 def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -> None:

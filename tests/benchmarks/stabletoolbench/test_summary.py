@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.headline import titles
-from ace_ray.benchmarks.results import ReportedRun
+from ace_ray.benchmarks.results import BenchmarkResult
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.callable_names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.check import metrics, verdicts
@@ -94,10 +94,10 @@ FAC, WIN = {"status": "Solved"}, {"outcome": "win", "by": "judge", "rounds": []}
 SKIPPED = [scored_row(group, "8", status="skipped") for group in ("G1_tool", "G2_category")]
 
 
-def reported(summary: dict[str, Any]) -> ReportedRun:
+def reported(summary: dict[str, Any]) -> BenchmarkResult:
     plain: Any = {"candidate": {}, "identity": {}, "conditions": {}, "plays": (), "incomplete": ""}
     run: dict[str, Any] = {"label": "a", "model": "Qwen2.5-a", "parameters": None}
-    return ReportedRun(**run, headline=True, summary=summary, **plain)
+    return BenchmarkResult(**run, headline=True, summary=summary, **plain)
 
 
 def test_skipped_queries_are_unsolved_and_failed_ones_do_not_count() -> None:

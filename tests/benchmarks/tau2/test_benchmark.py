@@ -38,7 +38,7 @@ def copy(package: UpstreamPackage, tmp_path: Path) -> Path:
 
 def test_a_copy_is_known_by_its_contents(package: UpstreamPackage, copy: Path) -> None:
     assert package.version == VERSION
-    assert package.is_known()
+    assert package.has_official_data()
     assert UpstreamPackage.locate(str(copy)).version == VERSION
     # Changed prompts do not compare.
     path = copy / "tau2" / "data/tau2/user_simulator/simulation_guidelines.md"
@@ -108,7 +108,7 @@ def test_it_travels_to_workers() -> None:
         (ScriptedModel(("list_all_airports", {}), "There."), "There."),
     ):
         episode = play(again, entry, agent, ScriptedModel("Hi", "###STOP###"))
-        assert again.unread(entry, episode) == [[unread]]
+        assert again.parse_failures(entry, episode) == [[unread]]
 
 
 @pytest.mark.nightly

@@ -15,8 +15,8 @@ from ace_ray.benchmarks.tau2.environment.sources import (
     MAX_CHARS,
     Overlay,
     ToolSources,
+    evaluate,
     tool_sources,
-    value_of,
 )
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
 from ace_ray.errors import UserError
@@ -106,15 +106,15 @@ def test_a_shared_database_behaves_like_a_deep_copy() -> None:
     assert dict(ours) == copy
     assert list(ours) == list(copy) == ["a", "d", "new", "c"]
     assert base == {key: Record() for key in "abcd"}
-    assert set(ours.changed()) == {"a", "b", "c", "new"}
-    assert ours.changed()["b"] == ('{"parts": [], "value": 1}', None)
+    assert set(ours.text_changes()) == {"a", "b", "c", "new"}
+    assert ours.text_changes()["b"] == ('{"parts": [], "value": 1}', None)
 
 
 def test_arithmetic_is_pythons() -> None:
     values = {"1+2*3": 7, " 7.//2": 3.0, "-2**2": -4, "2**-1": 0.5, "+3.5": 3.5, "()": ()}
-    assert {text: value_of(text) for text in values} == values
+    assert {text: evaluate(text) for text in values} == values
     # Upstream makes a float of this power and fails.
-    assert value_of("2**32**3//2**32**3") == 1
+    assert evaluate("2**32**3//2**32**3") == 1
     errors: list[tuple[type[Exception], list[str]]] = [
         (ZeroDivisionError, ["(1-.5)/0", "1(1/0)"]),
         (TypeError, ["1(2)", "()+1"]),
@@ -124,4 +124,4 @@ def test_arithmetic_is_pythons() -> None:
     for kind, texts in errors:
         for text in texts:
             with pytest.raises(kind):
-                value_of(text)
+                evaluate(text)

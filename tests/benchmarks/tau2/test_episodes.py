@@ -11,7 +11,7 @@ import pytest
 from ace_ray.benchmarks.tau2 import verdicts
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS
-from ace_ray.benchmarks.tau2.tasks import call, gold_episode, silent_episode
+from ace_ray.benchmarks.tau2.tasks import call_messages, gold_episode, silent_episode
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.types import Episode, Sampling
 from tests.benchmarks.tau2.scripted import build, entry_of, play
@@ -212,7 +212,7 @@ def turn(role: str, text: str = "", *calls: tuple[str, Any], failed: bool = Fals
 
 def parts(criteria: Any, *turns: list[Any], solo: bool = False) -> tuple[float, float]:
     trajectory = [message for messages in turns for message in messages]
-    replay = verdicts.Replayed(same_by_hash=True, same_by_value=True)
+    replay = verdicts.Replay(same_by_hash=True, same_by_value=True)
     official = verdicts.official_verdict(criteria, trajectory, replay)
     strict = verdicts.strict_verdict(criteria, trajectory, replay, solo=solo)
     return float(bool(official.valid)), float(bool(strict.valid))
@@ -359,7 +359,9 @@ def test_amounts_count_by_value_strictly(every: Tau2) -> None:
         ([], 1.0, (False, False)),
     ):
         made_arguments = payment | {"total_baggages": n_bags + bags}
-        trajectory = list(call(every.scenario(entry), "assistant", "1", name, made_arguments))
+        trajectory = list(
+            call_messages(every.scenario(entry), "assistant", "1", name, made_arguments)
+        )
         assert not trajectory[1]["error"], trajectory[1]
         state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
         gold_entry = replace(entry, gold={"actions": actions, "reward_basis": ["DB"]})

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.external_outputs import Output, Unscored
+from ace_ray.benchmarks.external_outputs import Output, UnscoredOutput
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.errors import UserError
 from ace_ray.rescoring.import_outputs import score_outputs
-from ace_ray.rescoring.rejudge import rescore
+from ace_ray.rescoring.rejudge import rejudge_run
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry, Episode
 from tests.benchmarks.tau2.scripted import build, entry_of, play
@@ -41,7 +41,7 @@ def benchmark(package: object) -> Tau2:
     return build(domains=[*DOMAINS, "telecom_solo"], user={"endpoint": endpoint})
 
 
-def read_all(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
+def read_all(benchmark: Tau2, path: Path) -> list[Output | UnscoredOutput]:
     return list(benchmark.outputs(path, benchmark.output_entries()))
 
 
@@ -139,7 +139,7 @@ def test_an_odd_simulation_is_named_and_the_others_are_read(
         simulations = [simulation_of(), simulation_of(trial=1) | change, simulation_of(trial=2)]
         first, odd, last = read_all(benchmark, results_of(tmp_path, "mock", *simulations))
         assert (type(first), type(last)) == (Output, Output)
-        assert isinstance(odd, Unscored)
+        assert isinstance(odd, UnscoredOutput)
         assert odd.location == "simulation 1"
         assert re.search(why, odd.reason)
 
@@ -156,7 +156,9 @@ def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     for source in (path, tmp_path):
         output, *unscored = read_all(benchmark, source)
         assert isinstance(output, Output)
-        problems = [f"{row.location} {row.reason}" for row in unscored if isinstance(row, Unscored)]
+        problems = [
+            f"{row.location} {row.reason}" for row in unscored if isinstance(row, UnscoredOutput)
+        ]
         assert re.search(r"b\.json.*not valid JSON", problems[0])
         assert re.search(r"gone\.json.*No such file", problems[1])
 
@@ -204,7 +206,7 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
         assert re.search(f"simulation {number}: [^;]*{why}", note)
     lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
     assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
-    code, again = rescore(str(output))
+    code, again = rejudge_run(str(output))
     assert (code, again["categories"], again["notes"]) == (
         0,
         summary["categories"],

@@ -16,7 +16,7 @@ from ace_ray.pipeline.actors.admission import (
     AdmissionControl,
     Group,
 )
-from ace_ray.pipeline.actors.kv_budget import CacheRoom
+from ace_ray.pipeline.actors.kv_budget import KVBudget
 from ace_ray.pipeline.health.isolation import OPEN
 from ace_ray.types import Completion, EngineFigures
 
@@ -36,7 +36,7 @@ class Visitors:
         self._tasks[name] = asyncio.create_task(self._visit(name, group, rows, **how))
 
     async def _visit(self, name: str, group: int, rows: int, run: int = 0, **how: Any) -> None:
-        async with self.admission.entered((run, group), rows, **how) as admitted:
+        async with self.admission.admission((run, group), rows, **how) as admitted:
             self._groups[name] = admitted
             self.inside.append(name)
             try:
@@ -45,7 +45,7 @@ class Visitors:
                 self.inside.remove(name)
 
     async def row_ends(self, name: str) -> None:
-        self.admission.row_ended(self._groups[name])
+        self.admission.free_place(self._groups[name])
 
     async def go(self, *names: str) -> None:
         for name in names:
@@ -55,7 +55,7 @@ class Visitors:
         self._tasks[name].cancel()
 
     async def arrived(self) -> None:
-        self.admission.arrived()
+        self.admission.note_arrival()
 
     async def end(self) -> None:
         """Let all tasks leave. Then no place is taken."""
@@ -64,7 +64,7 @@ class Visitors:
             await settle()
         await asyncio.wait_for(asyncio.gather(*self._tasks.values(), return_exceptions=True), 5)
         for group in (7, OPEN, 8):
-            async with asyncio.timeout(5), self.admission.entered((0, group), 1):
+            async with asyncio.timeout(5), self.admission.admission((0, group), 1):
                 pass
 
 
@@ -167,7 +167,7 @@ def test_admission(case: str) -> None:
 
 def test_episodes_wait_until_their_contexts_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ace_ray.pipeline.actors.admission.ASK_AGAIN_S", 0.0)
-    room = CacheRoom(23_000)  # an episode needs 0.85 * (4,000 + 8,000) at first
+    room = KVBudget(23_000)  # an episode needs 0.85 * (4,000 + 8,000) at first
 
     async def play() -> None:
         visitors = Visitors(room=room)

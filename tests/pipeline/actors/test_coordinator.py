@@ -11,7 +11,7 @@ from ace_ray.pipeline.actors.coordinator import (
     MAX_STARTS,
     MAX_STARTS_WITHOUT_PROGRESS,
     Coordinator,
-    Start,
+    StartReply,
 )
 from ace_ray.pipeline.health.heartbeat import NAMES, Death, Kind, ProcessInfo
 from ace_ray.pipeline.health.isolation import TRIALS, IsolatedRow
@@ -41,9 +41,9 @@ def process(pid: int = 1, actor: str = "actor", kind: Kind = "engine") -> Proces
     return ProcessInfo(kind, actor, "host", "node", pid, 1.0)
 
 
-def up(coordinator: Coordinator, process: ProcessInfo, **how: Any) -> Start | None:
-    start = coordinator.starting(process, **how)
-    coordinator.life(process, facts={"worker": process.name})
+def up(coordinator: Coordinator, process: ProcessInfo, **how: Any) -> StartReply | None:
+    start = coordinator.register_start(process, **how)
+    coordinator.update_process(process, facts={"worker": process.name})
     return start
 
 
@@ -54,16 +54,16 @@ def row(status: str = "scored", official: Any = True, strict: Any = False) -> tu
 
 def test_engines_are_counted_by_what_they_have_to_do() -> None:
     coordinator, engine = Coordinator([]), process()
-    coordinator.starting(process(2, "another"))
+    coordinator.register_start(process(2, "another"))
     up(coordinator, engine)
     assert coordinator.read().engines == (1, 1, 0, 0)
-    coordinator.rows(engine, RowReport(entered=["a", "b"]))
-    coordinator.rows(engine, RowReport(ended=["a"]))
+    coordinator.accept(engine, RowReport(entered=["a", "b"]))
+    coordinator.accept(engine, RowReport(ended=["a"]))
     assert (coordinator.read().engines, coordinator.read().in_flight) == ((1, 0, 0, 1), 1)
-    coordinator.rows(engine, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
+    coordinator.accept(engine, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
     assert coordinator.read().engines == (1, 0, 1, 0)
-    assert coordinator.read().of(0).spent == {engine.name: ({"generation": 2.0}, 7)}
-    coordinator.loading(engine, 1)  # other weights
+    assert coordinator.read().counts_of(0).spent == {engine.name: ({"generation": 2.0}, 7)}
+    coordinator.note_loading(engine, 1)  # other weights
     assert coordinator.read().engines == (1, 1, 0, 0)
 
 
@@ -72,37 +72,43 @@ def test_rows_are_counted_by_run_and_status() -> None:
     checker, writer = process(kind="checker"), process(kind="writer")
     rows = [row(), row(strict=True), row(official=False), row("infra_error", None, None)]
     rows.append((1, *row("quarantined", None, None)[1:]))
-    coordinator.rows(checker, RowReport(judged=rows))
+    coordinator.accept(checker, RowReport(judged=rows))
     tally = coordinator.read()
-    assert (tally.ended_rows, tally.of(0).ended_rows, tally.of(1).ended_rows) == (5, 4, 1)
+    assert (tally.ended_rows, tally.counts_of(0).ended_rows, tally.counts_of(1).ended_rows) == (
+        5,
+        4,
+        1,
+    )
     assert tally.statuses == {"scored": 3, "infra_error": 1, "quarantined": 1}
     assert tally.accuracies() == {("toy", "en"): {"official": 2 / 3, "strict": 1 / 3}}
-    assert (tally.of(0).prompt_tokens, tally.of(0).completion_tokens) == (12, 20)
+    assert (tally.counts_of(0).prompt_tokens, tally.counts_of(0).completion_tokens) == (12, 20)
     assert tally.tokens == 40
-    coordinator.rows(writer, RowReport(0, stored=3))
-    coordinator.rows(writer, RowReport(1, stored=2))
-    coordinator.loaded(2, broken="NaN")
-    coordinator.loaded(2, broken="again")
+    coordinator.accept(writer, RowReport(0, stored=3))
+    coordinator.accept(writer, RowReport(1, stored=2))
+    coordinator.note_loaded(2, broken="NaN")
+    coordinator.note_loaded(2, broken="again")
     for seconds in (1.0, 2.0):
-        coordinator.rows(process(), RowReport(1, spent=({"load": seconds}, 0)))
+        coordinator.accept(process(), RowReport(1, spent=({"load": seconds}, 0)))
     tally = coordinator.read()
-    assert (tally.stored, tally.of(0).stored, tally.of(1).stored) == (5, 3, 2)
-    assert tally.of(2).broken == "NaN"
-    assert tally.of(1).spent == {"host:1": ({"load": 2.0}, 0)}
+    assert (tally.stored, tally.counts_of(0).stored, tally.counts_of(1).stored) == (5, 3, 2)
+    assert tally.counts_of(2).broken == "NaN"
+    assert tally.counts_of(1).spent == {"host:1": ({"load": 2.0}, 0)}
 
 
 @pytest.mark.parametrize("kind", ["engine", "checker"])
 def test_three_failed_starts_end_the_run(kind: Kind) -> None:
     coordinator = Coordinator([])
-    start = coordinator.starting(process(99, "another"))
+    start = coordinator.register_start(process(99, "another"))
     assert start is not None
     assert not start.retryable, "what fails at the first engine of a run, fails again"
-    coordinator.life(process(99, "another"), facts={})
-    starts = [coordinator.starting(process(pid, "a", kind)) for pid in range(1, MAX_STARTS + 1)]
+    coordinator.update_process(process(99, "another"), facts={})
+    starts = [
+        coordinator.register_start(process(pid, "a", kind)) for pid in range(1, MAX_STARTS + 1)
+    ]
     retryable = [start is not None and start.retryable for start in starts]
     assert retryable == [True] * (MAX_STARTS - 1) + [False]
     assert coordinator.read().failure == ""
-    assert coordinator.starting(process(MAX_STARTS + 1, "a", kind)) is None
+    assert coordinator.register_start(process(MAX_STARTS + 1, "a", kind)) is None
     assert f"was started {MAX_STARTS} times and crashed each time" in coordinator.read().failure
     assert coordinator.read().deaths == [], "none of them had begun to work"
 
@@ -113,14 +119,14 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     coordinator = Coordinator([])
     dead = process(1, kind=kind)
     up(coordinator, dead)
-    coordinator.rows(dead, RowReport(entered=["a", "b", "ended"]))
-    coordinator.rows(dead, RowReport(ended=["ended"]))
+    coordinator.accept(dead, RowReport(entered=["a", "b", "ended"]))
+    coordinator.accept(dead, RowReport(ended=["ended"]))
     if says_why:
         # Two threads of a process may report the same death.
-        coordinator.life(dead, death=Death("no answer for 9 s"))
-        coordinator.life(dead, death=Death("the engine is dead", rows=["a"]))
+        coordinator.update_process(dead, death=Death("no answer for 9 s"))
+        coordinator.update_process(dead, death=Death("the engine is dead", rows=["a"]))
     up(coordinator, process(2, kind=kind))
-    coordinator.life(dead, death=Death("a message that comes late", rows=["a", "b"]))
+    coordinator.update_process(dead, death=Death("a message that comes late", rows=["a", "b"]))
     tally = coordinator.read()
     assert process(2, kind=kind) in tally.silent, "the successor lives"
     why = "no answer for 9 s" if says_why else "its process was killed"
@@ -135,14 +141,14 @@ def test_heartbeat_returns_the_time_left(clock: Clock) -> None:
     coordinator, first, second = Coordinator([]), process(), process(2, "other")
     up(coordinator, first)
     up(coordinator, second)
-    assert coordinator.life(first) is None
+    assert coordinator.update_process(first) is None
     coordinator.drain(30.0, "actor")
     clock.time_s += 10
-    assert (coordinator.life(first), coordinator.life(second)) == (20.0, None)
+    assert (coordinator.update_process(first), coordinator.update_process(second)) == (20.0, None)
     coordinator.drain(5.0)
-    assert (coordinator.life(first), coordinator.life(second)) == (5.0, 5.0)
+    assert (coordinator.update_process(first), coordinator.update_process(second)) == (5.0, 5.0)
     clock.time_s += 60
-    assert coordinator.life(first) == 0.0, "no time left differs from no limit"
+    assert coordinator.update_process(first) == 0.0, "no time left differs from no limit"
 
 
 @pytest.mark.parametrize("stores", [True, False])
@@ -152,7 +158,7 @@ def test_three_writer_deaths_without_a_stored_row_end_the_run(stores: bool) -> N
     for pid in range(MAX_STARTS + 1):
         starts.append(up(coordinator, process(pid, kind="writer")))
         if stores:
-            coordinator.rows(process(kind="writer"), RowReport(0, stored=1))
+            coordinator.accept(process(kind="writer"), RowReport(0, stored=1))
     assert [start is not None for start in starts] == [True] * MAX_STARTS + [stores]
     tally = coordinator.read()
     assert tally.failure == ("" if stores else "the writer crashed 3 times without storing a row")
@@ -169,12 +175,14 @@ class TestStartsWithoutProgress:
             assert start is not None
             assert start.starts_since_progress == pid
             up(coordinator, process(100 + pid, "another"))
-            coordinator.rows(process(), RowReport())  # a block whose rows were all given up
+            coordinator.accept(process(), RowReport())  # a block whose rows were all given up
             if says_why:
-                coordinator.rows(process(pid, kind=kind), RowReport(ended=["a"]))
-                coordinator.life(process(pid, kind=kind), death=Death("the reason", rows=[]))
+                coordinator.accept(process(pid, kind=kind), RowReport(ended=["a"]))
+                coordinator.update_process(
+                    process(pid, kind=kind), death=Death("the reason", rows=[])
+                )
         assert not coordinator.read().no_progress
-        assert coordinator.starting(process(99, kind=kind)) is None
+        assert coordinator.register_start(process(99, kind=kind)) is None
         assert coordinator.read().no_progress
         starts = f"{MAX_STARTS_WITHOUT_PROGRESS} {NAMES[kind]}s started one after another"
         assert coordinator.read().failure.startswith(f"{starts}, but no row made progress")
@@ -187,11 +195,11 @@ class TestStartsWithoutProgress:
             assert up(coordinator, process(pid)) is not None
             if how == "ended":
                 row_id = f"row{pid // (TRIALS + 1)}"
-                coordinator.rows(process(pid), RowReport(entered=[row_id]))
-                coordinator.life(process(pid), death=Death("it died", rows=[row_id]))
+                coordinator.accept(process(pid), RowReport(entered=[row_id]))
+                coordinator.update_process(process(pid), death=Death("it died", rows=[row_id]))
             elif pid % MAX_STARTS_WITHOUT_PROGRESS == MAX_STARTS_WITHOUT_PROGRESS - 1:
                 progress = {"judged": [row()]} if how == "judged" else {"stored": 1}
-                coordinator.rows(process(pid), RowReport(0, **progress))
+                coordinator.accept(process(pid), RowReport(0, **progress))
         assert not coordinator.read().no_progress
         assert not coordinator.read().failure
 
@@ -202,14 +210,14 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
     coordinator = Coordinator([])
     for pid in (1, 2):  # the isolated row runs alone in process 2
         up(coordinator, process(pid))
-        coordinator.rows(process(pid), RowReport(entered=["a"]))
+        coordinator.accept(process(pid), RowReport(entered=["a"]))
         if pid == 1:
-            coordinator.life(process(1), death=Death("it died", rows=["a"]))
+            coordinator.update_process(process(1), death=Death("it died", rows=["a"]))
             assert coordinator.process("actor") is None, "it said why"
     assert coordinator.process("actor") == process(2)
     if killed:  # the driver knows what it kills
-        coordinator.life(process(2), death=Death("it did not respond", outside))
-    coordinator.starting(process(3), gone=Death("its node is gone", outside is not killed))
+        coordinator.update_process(process(2), death=Death("it did not respond", outside))
+    coordinator.register_start(process(3), gone=Death("its node is gone", outside is not killed))
     isolated_row = coordinator.isolated("engine", ["a"])["a"]
     assert (isolated_row.trials, isolated_row.deaths_alone) == (0 if outside else 1, 1)
     why = "it did not respond" if killed else "its node is gone"
@@ -220,11 +228,11 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
 def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     coordinator, engine = Coordinator([]), process()
     up(coordinator, engine)
-    coordinator.rows(engine, RowReport(entered=["a", "b"]))
+    coordinator.accept(engine, RowReport(entered=["a", "b"]))
     for _ in range(2):
-        coordinator.removed("actor", Death("its node is gone", outside=True), node=node)
-        coordinator.life(engine)
-        coordinator.life(engine, death=Death("a message that comes late", rows=["a"]))
+        coordinator.note_removal("actor", Death("its node is gone", outside=True), node=node)
+        coordinator.update_process(engine)
+        coordinator.update_process(engine, death=Death("a message that comes late", rows=["a"]))
     tally = coordinator.read()
     assert tally.isolated["engine"].keys() == (set() if node else {"a", "b"})
     assert (tally.deaths, tally.silent) == ([f"{engine.name}: its node is gone"], {})
@@ -233,20 +241,20 @@ def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
 def test_row_that_a_dead_checker_has_noted_is_isolated_alone() -> None:
     coordinator, checker = Coordinator([]), process(kind="checker")
     up(coordinator, checker)
-    coordinator.starting(process(2, kind="checker"), gone=Death("killed", rows=["new"]))
+    coordinator.register_start(process(2, kind="checker"), gone=Death("killed", rows=["new"]))
     assert coordinator.isolated("checker", ["judged", "new"]) == {"new": IsolatedRow(1, 1, True)}
 
 
 def test_a_reason_not_to_swap_applies_to_one_run_or_to_all() -> None:
     coordinator = Coordinator([])
-    assert coordinator.unswappable("same weights", run=1) == "same weights"
-    assert [coordinator.unswappable(run=run) for run in (1, 2)] == ["same weights", ""]
-    assert coordinator.unswappable("the probe failed") == "the probe failed"
-    assert coordinator.unswappable("later", run=2) == "the probe failed"
+    assert coordinator.swap_obstacle("same weights", run=1) == "same weights"
+    assert [coordinator.swap_obstacle(run=run) for run in (1, 2)] == ["same weights", ""]
+    assert coordinator.swap_obstacle("the probe failed") == "the probe failed"
+    assert coordinator.swap_obstacle("later", run=2) == "the probe failed"
 
 
 def test_an_engine_starts_with_the_weights_that_the_last_engine_loaded() -> None:
     coordinator = Coordinator([])
-    assert coordinator.starting(process()) == Start(retryable=False, run=None)
-    coordinator.loading(process(), 3)
-    assert coordinator.starting(process(2, "another")) == Start(retryable=False, run=3)
+    assert coordinator.register_start(process()) == StartReply(retryable=False, run=None)
+    coordinator.note_loading(process(), 3)
+    assert coordinator.register_start(process(2, "another")) == StartReply(retryable=False, run=3)

@@ -15,7 +15,7 @@ from itertools import product
 
 import pytest
 
-from ace_ray.pipeline.actors.kv_budget import CacheContext, CacheRoom
+from ace_ray.pipeline.actors.kv_budget import CacheContext, KVBudget
 from ace_ray.types import Completion, EngineFigures
 
 EPISODES, CACHE, STEP_TOKENS, BLOCK = 64, 100_000, 8192, 16
@@ -55,7 +55,7 @@ class Simulation:
 
     def run(self) -> Simulation:
         draw = random.Random(0)
-        room = CacheRoom(self.cache if self.limited else 0, lambda: self.now_s)
+        room = KVBudget(self.cache if self.limited else 0, lambda: self.now_s)
         contexts: dict[int, CacheContext] = {}
         pending = list(range(EPISODES))
         later: list[tuple[float, int, Call]] = []

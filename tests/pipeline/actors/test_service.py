@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.pipeline.actors import service as service_module
-from ace_ray.pipeline.actors.service import RunningService, ServiceLost
+from ace_ray.pipeline.actors.service import ServiceClient, ServiceLost
 
 
 def test_call_without_an_answer_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def test_call_without_an_answer_is_not_repeated(monkeypatch: pytest.MonkeyPatch)
         await asyncio.Event().wait()
 
     async def ask() -> None:
-        await RunningService(SimpleNamespace(calls=SimpleNamespace(remote=hang)))("get", 1)
+        await ServiceClient(SimpleNamespace(calls=SimpleNamespace(remote=hang)))("get", 1)
 
     with pytest.raises(ServiceLost, match=r"no answer within 0.5 s"):
         asyncio.run(ask())

@@ -11,14 +11,14 @@ import pytest
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.models.fake import FakeEngine
 from ace_ray.pipeline.actors import in_flight
-from ace_ray.pipeline.actors.in_flight import RowReports, Shared
+from ace_ray.pipeline.actors.in_flight import RowReporter, Shared
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.isolation import shared_id
 from ace_ray.pipeline.monitoring.tally import RowReport
 from ace_ray.types import Sampling
 
 
-class Reports(RowReports):
+class Reports(RowReporter):
     """Keeps what it sends."""
 
     def __init__(self, *, stopped: bool = False) -> None:
@@ -74,9 +74,9 @@ def test_ended_rows_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> No
         reports = Reports(stopped=True)
         assert not await reports.enter(["a", "b"], run=2)
         for row_id in "abc":
-            reports.row_ended(row_id)
+            reports.end_row(row_id)
         await asyncio.sleep(0.01)
-        reports.row_ended("d")
+        reports.end_row("d")
         reports.send(RowReport(2, late=["d"]))
         await asyncio.sleep(0.01)
         await reports.give_back([row("d"), row("e")], [row("d")])

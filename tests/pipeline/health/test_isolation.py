@@ -14,9 +14,9 @@ from ace_ray.pipeline.health.isolation import (
     IsolatedRow,
     Isolation,
     ended_columns,
-    of_rows,
     set_aside,
     shared_id,
+    states_by_row,
 )
 from ace_ray.storage.rows import KILLED_FROM_OUTSIDE
 
@@ -26,7 +26,7 @@ def names(count: int) -> list[str]:
 
 
 def isolated_rows(isolation: Isolation) -> set[str]:
-    return {row for row, isolated_row in isolation.rows.items() if not isolated_row.released}
+    return {row for row, isolated_row in isolation.rows.items() if not isolated_row.is_released}
 
 
 def play(
@@ -51,7 +51,7 @@ def play(
         isolation.enter("engine", together)
         if killers & set(together):
             deaths.update(together)
-            isolation.died("engine", outside=outside)
+            isolation.isolate("engine", outside=outside)
             waiting.extend(together)
         else:
             isolation.leave("engine", together)
@@ -76,7 +76,7 @@ def to_the_end(
 def die(isolation: Isolation, rows: list[str], *, outside: bool = False) -> None:
     """A process dies while it works on ``rows``."""
     isolation.enter("e", rows)
-    isolation.died("e", outside=outside)
+    isolation.isolate("e", outside=outside)
 
 
 def live(isolation: Isolation, rows: list[str]) -> None:
@@ -110,7 +110,7 @@ def test_only_killers_are_quarantined_at_five_or_six_engines(
 def test_row_that_kills_without_a_trace_is_given_up_until_the_next_command() -> None:
     rows = names(40)
     isolation, deaths = to_the_end(rows, {rows[7]}, at_once=40, outside=True)
-    (given_up,) = (state for state in isolation.rows.values() if not state.released)
+    (given_up,) = (state for state in isolation.rows.values() if not state.is_released)
     assert isolation.rows[rows[7]] == given_up
     assert (given_up.end, deaths[rows[7]]) == ("given_up", 2 + MOST_ALONE)
     columns = ended_columns(given_up, "engine")
@@ -132,7 +132,7 @@ def test_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() ->
     )
     last = Isolation(first.rows)
     again = last.rows["a"]
-    assert (again.end, again.alone, again.trials, again.unstored) == ("", True, TRIALS, 0)
+    assert (again.end, again.alone, again.trials, again.unstored_deaths) == ("", True, TRIALS, 0)
     assert again.group != OPEN
     die(last, ["a"])
     assert last.rows["a"].end == "quarantined"
@@ -146,9 +146,9 @@ def test_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() ->
 def test_row_that_was_set_aside_is_released_or_has_a_last_trial() -> None:
     isolation = Isolation({"a": set_aside(4), "b": set_aside(4)})
     live(isolation, ["a"])
-    assert (isolation.rows["a"].released, isolation.rows["a"].unstored) == (True, 0)
+    assert (isolation.rows["a"].is_released, isolation.rows["a"].unstored_deaths) == (True, 0)
     die(isolation, ["b"], outside=True)
-    assert (isolation.rows["b"].end, isolation.rows["b"].unstored) == ("", 1)
+    assert (isolation.rows["b"].end, isolation.rows["b"].unstored_deaths) == ("", 1)
     die(isolation, ["b"])
     assert isolation.rows["b"].end == "quarantined"
 
@@ -159,7 +159,7 @@ def test_isolated_rows_are_kept_by_the_next_pass() -> None:
     live(first, ["released"])
     die(first, ["b"])
     second = Isolation(first.rows)
-    assert first.rows.pop("released").released, "its stored row counts the attempts"
+    assert first.rows.pop("released").is_released, "its stored row counts the attempts"
     assert second.rows == first.rows
     assert second.rows["b"].trials == 1
     die(second, ["c"])
@@ -187,9 +187,9 @@ def test_row_goes_where_its_preparation_goes() -> None:
         (end_state, end_state, False),
     ):
         rows = {k: s for k, s in (("r", row_state), (SHARED, shared)) if s is not None}
-        state = of_rows([ROW], rows)["r"]
+        state = states_by_row([ROW], rows)["r"]
         assert state.shared is by_shared
         assert (state.group, state.end) == (rows[SHARED if by_shared else "r"].group, state.end)
         assert state.deaths == rows[SHARED if by_shared else "r"].deaths
-        assert state.unstored == sum(s.deaths for s in rows.values())
-    assert of_rows([{**ROW, "shares": -1}], {SHARED: alive}) == {}
+        assert state.unstored_deaths == sum(s.deaths for s in rows.values())
+    assert states_by_row([{**ROW, "shares": -1}], {SHARED: alive}) == {}

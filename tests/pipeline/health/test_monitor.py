@@ -94,7 +94,7 @@ class Monitored:
     def later(self, seconds: float = 0.0, *, stored: int = 0, **changes: Any) -> Any:
         """Return the error, if any, after some looks at ``changes``, ``seconds`` later."""
         tally = Tally()
-        tally.of(0).stored = stored
+        tally.counts_of(0).stored = stored
         for name, value in changes.items():
             setattr(tally, name, value)
         self.update = tally, seconds
@@ -127,7 +127,7 @@ def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
     """Served models load before."""
     run = monitored()
     assert run.later(500) is None
-    run.monitor.engines_start()
+    run.monitor.start_timer()
     assert run.later(99) is None
     error = run.later(2)
     assert "no engine started within 100 s (start_timeout_s)" in str(error)
@@ -213,7 +213,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
 
 def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
     run = monitored(workers={"max": 4}, had_success=True)
-    run.monitor.engines_start()
+    run.monitor.start_timer()
     run.later(90, **UP, silent={process(): 1.0})
     assert run.later(99, **UP) is None
     error = run.later(2, **UP)

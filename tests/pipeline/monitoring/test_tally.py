@@ -43,7 +43,7 @@ def test_progress_tells_start_rows_accuracy_and_failures(log_lines: list[str]) -
     assert log_lines == [ready, "0/5 rows"]
     tally.add([row(), row(official=False), row(status="infra_error")])
     tally.deaths, tally.notice = ["host:1"], "results cannot be stored yet"
-    tally.of(0).ready_at, tally.of(0).last_row_at = 100.0, 104.0
+    tally.counts_of(0).ready_at, tally.counts_of(0).last_row_at = 100.0, 104.0
     assert view.line(tally) == (
         "3/5 rows | toy en: official 0.500 strict 0.000 | 9 prompt + 15 output tokens, "
         "6 tokens/s | about 3 s left | "
@@ -54,8 +54,8 @@ def test_progress_tells_start_rows_accuracy_and_failures(log_lines: list[str]) -
 def with_bug(rows: int) -> Coordinator:
     coordinator = Coordinator([])
     for _ in range(rows):
-        coordinator.bug("toy", "KeyError in toy.py:7", "Traceback ...")
-        coordinator.rows(CHECKER, RowReport(judged=[row(status="infra_error")]))
+        coordinator.count_bug("toy", "KeyError in toy.py:7", "Traceback ...")
+        coordinator.accept(CHECKER, RowReport(judged=[row(status="infra_error")]))
     return coordinator
 
 
@@ -81,7 +81,7 @@ def test_same_exception_in_every_row_is_a_bug() -> None:
     assert with_bug(3).read().bug(4) is with_bug(0).read().bug(1) is None
     for status in ("scored", "infra_error"):
         coordinator = with_bug(3)
-        coordinator.rows(CHECKER, RowReport(judged=[row(status=status)]))
+        coordinator.accept(CHECKER, RowReport(judged=[row(status=status)]))
         assert coordinator.read().bug(1) is None
 
 
@@ -138,21 +138,21 @@ def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
     run = ("r1", "m1")
     assert values("rows_planned") == {run: 5}
     rows = [row(1), row(1, official=False), row(1, status="infra_error")]
-    coordinator.rows(CHECKER, RowReport(1, judged=rows, stored=3))
+    coordinator.accept(CHECKER, RowReport(1, judged=rows, stored=3))
     scored, failed = ((*run, "toy", "en", status) for status in ("scored", "infra_error"))
     assert values("rows") == {scored: 2, failed: 1}
     assert values("tokens") == {(*run, "toy", "prompt"): 9, (*run, "toy", "completion"): 15}
     assert values("rows_stored") == {run: 3}
     assert values("accuracy")[(*run, "toy", "en", "official")] == 0.5
     engine = process("engine", "a")
-    coordinator.starting(engine)
-    coordinator.life(engine, facts={})
-    coordinator.rows(engine, RowReport(entered=["1", "2", "3"]))
-    coordinator.starting(process("engine", "b"))
-    coordinator.rows(CHECKER, RowReport(notice="results cannot be stored yet"))
+    coordinator.register_start(engine)
+    coordinator.update_process(engine, facts={})
+    coordinator.accept(engine, RowReport(entered=["1", "2", "3"]))
+    coordinator.register_start(process("engine", "b"))
+    coordinator.accept(CHECKER, RowReport(notice="results cannot be stored yet"))
     gauges = ("engines", "engines_starting", "rows_in_flight", "store_refusing")
     assert [values(name)[run] for name in gauges] == [1, 1, 3, 1]
-    coordinator.rows(CHECKER, RowReport(1, stored=1))
-    coordinator.life(engine, death=Death("dead"))
+    coordinator.accept(CHECKER, RowReport(1, stored=1))
+    coordinator.update_process(engine, death=Death("dead"))
     assert [values(name)[run] for name in gauges] == [0, 2, 0, 0]
     assert values("deaths") == {(*run, "engine"): 1}

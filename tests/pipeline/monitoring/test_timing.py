@@ -28,20 +28,20 @@ def test_every_second_has_one_state() -> None:
         return {state: seconds for state, seconds in read.items() if seconds}
 
     assert spent(3) == {"idle": 3}
-    clock.preparing("load")
+    clock.enter_state("load")
     spent(5)
-    clock.preparing("warm_up")
+    clock.enter_state("warm_up")
     spent(2)
-    clock.preparing(None)
+    clock.enter_state(None)
     assert spent(1) == {"load": 5, "warm_up": 2, "idle": 4}
     clock.restart()
-    with clock.busy("row"):
+    with clock.track("row"):
         spent(1)
-        with suppress(RuntimeError), clock.busy("call"):
+        with suppress(RuntimeError), clock.track("call"):
             spent(10)
             raise RuntimeError
         spent(2)
-        with clock.busy("call"):
+        with clock.track("call"):
             spent(20)
     assert spent(4) == {"generation": 30, "tool": 3, "idle": 4}
 
@@ -61,7 +61,7 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
 ) -> None:
     tally = Tally()
     spent: dict[str, float] = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "load": 2.0}
-    tally.of(0).spent = {"a": (spent, 0), "b": (spent, 0)}
+    tally.counts_of(0).spent = {"a": (spent, 0), "b": (spent, 0)}
     arguments: dict[str, Any] = {"began": 0, "planned": 0, "reached": {}, "resources": resources}
     arguments["use"] = Use()
     result = timing([tally], 0, earlier={}, **arguments)
@@ -76,7 +76,7 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
 def test_workers_have_a_speed_and_the_time_after_their_last_row_counts() -> None:
     tally, resources = Tally(), Resources(2, 1.0, 1, 1)
     spent: dict[str, float] = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "tool": 5.0}
-    tally.of(0).spent = {"a": (spent, 400), "b": ({**spent, "generation": 20.0}, 200)}
+    tally.counts_of(0).spent = {"a": (spent, 400), "b": ({**spent, "generation": 20.0}, 200)}
     tally.workers = [{"worker": name, "engine": {}} for name in "abc"]
     use = Use()
     use.engine_s, use.waited_s = 100.0, {"start": 40.0, "tail": 20.0}
@@ -112,7 +112,7 @@ def test_time_until_the_first_row_by_phase() -> None:
     tally.deaths = ["host:1"]
     engine = {"versions": {"vllm": "1"}}
     tally.workers = [{"worker": "a", "engine": engine}, {"worker": "b", "engine": engine}]
-    counts = tally.of(0)
+    counts = tally.counts_of(0)
     counts.ready_at, counts.first_row_at, counts.last_row_at = 40.0, 42.25, 50.0
     counts.last_stored_at, counts.ended_rows = 52.0, 7
     counts.prompt_tokens = counts.completion_tokens = 20

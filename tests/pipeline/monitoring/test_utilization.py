@@ -27,18 +27,18 @@ def test_each_second_of_an_engine_without_rows_has_one_cause(
 ) -> None:
     now_s = [100.0]
     use, tally = Utilization(lambda: now_s[0]), Tally()
-    use.look(tally)  # no graph runs yet
+    use.count_time(tally)  # no graph runs yet
     use.begin(4, [0])
     use.note(backlog)
     tally.engines, tally.in_flight = engines, 6
     now_s[0] += 10
-    use.look(tally)
+    use.count_time(tally)
     of_run = use.take(0)
     assert {cause: s for cause, s in of_run.waited_s.items() if s} == waited
     assert (of_run.engine_s, of_run.rows_in_flight()) == (40, {"every_s": 1.0, "rows": [6.0] * 10})
     use.end()
     now_s[0] += 10
-    use.look(tally)
+    use.count_time(tally)
     assert (use.take(0).engine_s, use.take(0).rows_in_flight()["rows"]) == (0, [])
 
 
@@ -49,17 +49,17 @@ def test_each_second_counts_for_one_run_of_a_lane() -> None:
 
     def look(seconds: float) -> None:
         now_s[0] += seconds
-        use.look(tally)
+        use.count_time(tally)
 
     tally.engines = EngineCounts(starting=1)
     look(5)
     tally.engines = EngineCounts(at_work=1)
-    tally.of(0).ready_at = 1.0
+    tally.counts_of(0).ready_at = 1.0
     look(7)
     assert use.take(0).engine_s == 12
     look(1)  # the weights of the next run are being loaded
-    tally.of(1).ready_at = 2.0
+    tally.counts_of(1).ready_at = 2.0
     look(3)
-    tally.of(2).ready_at = 3.0
+    tally.counts_of(2).ready_at = 3.0
     look(9)
     assert [use.take(run).engine_s for run in (1, 2)] == [4, 9]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.graph import Shape, Work, blocks, shape
+from ace_ray.pipeline.graph import Layout, Work, blocks, layout
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import Toy, planned
 
@@ -46,35 +46,35 @@ def test_episodes_of_one_preparation_share_a_block() -> None:
     assert {*planned(Prepared(["a", "b", "X"])).rows.shares.tolist()} == {-1}
 
 
-def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Shape:
+def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Layout:
     interactive, seats = config.pop("interactive", 0), config.pop("seats", 32)
     config = {"concurrency": "auto", "rows_per_block": "auto", **config}
     model = SimpleNamespace(endpoint=config.pop("endpoint", None))
     job: Any = SimpleNamespace(
         config=SimpleNamespace(model=model, **config), engine={"max_num_seqs": seats}
     )
-    return shape(job, Resources(workers, 1.0, 1, 1, limit=limit), rows, interactive)
+    return layout(job, Resources(workers, 1.0, 1, 1, limit=limit), rows, interactive)
 
 
 @pytest.mark.parametrize(
     ("rows", "how", "expected"),
     [
-        (2_040, {"seats": 256}, Shape(concurrency=512, size=64, calls=40, spare=1)),
+        (2_040, {"seats": 256}, Layout(concurrency=512, size=64, calls=40, spare=1)),
         # Episodes have calls of their own, which single calls use later.
         (
             2_040,
             {"interactive": 100, "workers": 4},
-            Shape(concurrency=64, size=8, calls=36, spare=1),
+            Layout(concurrency=64, size=8, calls=36, spare=1),
         ),
         # Elastic workers that may come find rows.
-        (2_040, {"workers": 2, "limit": 64, "seats": 256}, Shape(510, 2, 319, 1)),
+        (2_040, {"workers": 2, "limit": 64, "seats": 256}, Layout(510, 2, 319, 1)),
         # The config decides.
         (
             700,
             {"interactive": 40, "concurrency": 60, "rows_per_block": 30},
-            Shape(concurrency=60, size=30, calls=60, spare=1),
+            Layout(concurrency=60, size=30, calls=60, spare=1),
         ),
     ],
 )
-def test_blocks_of_a_worker(rows: int, how: dict[str, Any], expected: Shape) -> None:
+def test_blocks_of_a_worker(rows: int, how: dict[str, Any], expected: Layout) -> None:
     assert shaped(rows, **how) == expected

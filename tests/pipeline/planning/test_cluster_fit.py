@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.cluster import resources
 from ace_ray.cluster.placement import bundles
-from ace_ray.cluster.resources import Resources, TooSmall, fit, holds, slow_dtype
+from ace_ray.cluster.resources import Resources, TooSmall, count_fits, dtype_warning, fit
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
@@ -146,8 +146,8 @@ def test_engine_on_several_nodes_has_a_bundle_for_each_gpu() -> None:
 def test_number_of_elastic_workers_follows_the_nodes() -> None:
     ask = partial(fit, config(workers={"max": 5}), 100)
     need = ask([SMALL])
-    assert [holds(need, ask, [SMALL] * count) for count in range(4)] == [0, 2, 4, 5]
-    assert holds(need, ask, [{"CPU": 16.0}]) == 0, "no engine goes on without its GPU"
+    assert [count_fits(need, ask, [SMALL] * count) for count in range(4)] == [0, 2, 4, 5]
+    assert count_fits(need, ask, [{"CPU": 16.0}]) == 0, "no engine goes on without its GPU"
 
 
 def test_gpu_build_of_vllm_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,4 +212,4 @@ def test_a_slow_dtype_is_warned_of(
     cpuinfo = f"flags : {' '.join(flags)}\n"
     monkeypatch.setattr(Path, "read_text", lambda self, *_, **__: cpuinfo)
     monkeypatch.setenv("RAY_ADDRESS", address)
-    assert bool(slow_dtype(config(), gpus)) is is_slow
+    assert bool(dtype_warning(config(), gpus)) is is_slow

@@ -44,24 +44,24 @@ def check_agent(
     if entry.category not in AGENT:
         raise ValueError(f"{entry.category} is not an agent category")
     return {
-        "official": official(entry.gold, result, process),
+        "official": judge_official(entry.gold, result, process),
         "strict": agent_strict.judge(entry, result, process, end=end, steps=steps),
     }
 
 
-def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
+def judge_official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
     """Return the verdict on a final state and the texts that were sent to execution. Never raises.
 
     ``gold`` has ``ground_truth`` ([{class: attributes}, ...]) and ``mile_stone`` ([step, ...] or a
     list of such lists). ``result`` should have the shape of ``ground_truth``, and ``process``
     should be a list of strings; other JSON values are accepted. Metrics: ``end_to_end`` (0 or 1)
     and ``process_accuracy`` (always 1 if the row is valid)."""
-    kind, error = _end_to_end(gold["ground_truth"], result)
+    kind, error = _state_fault(gold["ground_truth"], result)
     valid = not kind
     accuracy = 1.0
     if not valid:
         try:
-            accuracy = _process(gold["mile_stone"], process)
+            accuracy = _accuracy(gold["mile_stone"], process)
         except _RAISES as raised:
             accuracy, kind = 0.0, CRASH
             error = f"{error}; on the process {_crash(raised)}"
@@ -69,7 +69,7 @@ def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
     return Verdict(valid, kind, error, metrics)
 
 
-def _end_to_end(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
+def _state_fault(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
     """Return (error type, error), both "" if the state is accepted."""
     kind = "wrong number of class"
     try:
@@ -105,15 +105,15 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
     return faults
 
 
-def _process(milestones: list[Any], process: Any) -> float:
+def _accuracy(milestones: list[Any], process: Any) -> float:
     """Return the share of milestones found in order. If there are several paths, return the share
     of the best path, rounded to 3 digits."""
     if isinstance(milestones[0], list):
-        return max(round(_matched(path, process) / len(path), 3) for path in milestones)
-    return _matched(milestones, process) / len(milestones)
+        return max(round(_count_found(path, process) / len(path), 3) for path in milestones)
+    return _count_found(milestones, process) / len(milestones)
 
 
-def _matched(path: list[str], process: Any) -> int:
+def _count_found(path: list[str], process: Any) -> int:
     """Count the milestones found in ``process`` in order. Each search begins where the previous
     search ended. So no milestone after an absent milestone is found."""
     count = position = 0

@@ -49,7 +49,7 @@ Path = list[Call]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeCall:
     """A call that an agent made.
 
     ``error`` is "" if the tool answered, else the kind of error. It is ``not_a_call`` for a message
@@ -70,7 +70,7 @@ def paths(milestones: list[Any]) -> list[Path]:
 
 
 def _step(text: str) -> list[Call]:
-    for written in (text.strip(), escaped(text.strip())):
+    for written in (text.strip(), escape(text.strip())):
         try:
             return parse_calls(written)
         except NotCalls:
@@ -78,7 +78,7 @@ def _step(text: str) -> list[Call]:
     return [Call("", {})]
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Put a backslash before apostrophes in ``text`` that do not open or close a quoted value."""
     parts, position, inside = [], 0, False
     for quote in _APOSTROPHE.finditer(text):
@@ -93,7 +93,7 @@ def escaped(text: str) -> str:
     return "".join([*parts, text[position:]])
 
 
-def calls_made(process: Any, steps: Any) -> list[Made]:
+def calls_made(process: Any, steps: Any) -> list[MadeCall]:
     """Return the calls of an episode in order, from ``steps`` if it is a list, else ``process``.
 
     ``steps`` is the transcript in an episode's state. Its execution steps have ``calls``,
@@ -101,11 +101,11 @@ def calls_made(process: Any, steps: Any) -> list[Made]:
     as upstream reads it. If this finds no call, the text is searched for a list of calls, which is
     the format that the prompt asks for."""
     if isinstance(steps, list):
-        return [call for step in steps if isinstance(step, dict) for call in _of_step(step)]
-    return list(_of_texts(_list(process)))
+        return [call for step in steps if isinstance(step, dict) for call in _step_calls(step)]
+    return list(_text_calls(_list(process)))
 
 
-def _of_texts(texts: list[Any]) -> Iterator[Made]:
+def _text_calls(texts: list[Any]) -> Iterator[MadeCall]:
     budget_chars = _MAX_CHARS
     for text in texts[:_MAX_TEXTS]:
         budget_chars -= len(text) if isinstance(text, str) else 0
@@ -114,23 +114,27 @@ def _of_texts(texts: list[Any]) -> Iterator[Made]:
             calls = agent_calls(text, loop="multi_step", protocol="official")
             calls = calls or agent_calls(text, loop="multi_step", protocol="fixed")
         for call in calls or ():
-            yield Made(Call(call.name, call.arguments), "bad_arguments" if call.problem else None)
+            yield MadeCall(
+                Call(call.name, call.arguments), "bad_arguments" if call.problem else None
+            )
         if not calls:
-            yield Made(Call("", {}), "not_a_call")
+            yield MadeCall(Call("", {}), "not_a_call")
 
 
-def _of_step(step: Mapping[str, Any]) -> Iterator[Made]:
+def _step_calls(step: Mapping[str, Any]) -> Iterator[MadeCall]:
     calls, observations, errors = (_list(step.get(k)) for k in ("calls", "observations", "errors"))
     if step.get("speaker") == "execution" and not calls and not errors:
-        yield Made(Call("", {}), "not_a_call")  # upstream executes "[hello]": a batch without calls
+        yield MadeCall(
+            Call("", {}), "not_a_call"
+        )  # upstream executes "[hello]": a batch without calls
     for index in range(max(len(calls), len(errors))):
         call = calls[index] if index < len(calls) else None
         error = errors[index] if index < len(errors) else NOT_RUN
         observation = observations[index] if index < len(observations) else None
-        yield Made(_recorded(call), error if isinstance(error, str) else "", observation)
+        yield MadeCall(_parse_call(call), error if isinstance(error, str) else "", observation)
 
 
-def _recorded(call: Any) -> Call:
+def _parse_call(call: Any) -> Call:
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return Call("", {})
     arguments = call.get("arguments")
@@ -168,11 +172,11 @@ def same_call(call: Call, gold: Call) -> bool:
     return bool(gold.name) and call.name == gold.name and same_value(call.args, gold.args)
 
 
-def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[str, str]:
+def cause(entry: Entry, calls: Sequence[MadeCall], ideal: Sequence[Path]) -> tuple[str, str]:
     """Return the cause of a wrong end state (see the module) and a sentence with the evidence."""
     calls = [attempt for attempt in calls if attempt.error != NOT_RUN]
-    path = max(ideal, key=lambda steps: _followed(calls, steps)[0])
-    count, position = _followed(calls, path)
+    path = max(ideal, key=lambda steps: _progress(calls, steps)[0])
+    count, position = _progress(calls, path)
     if count == len(path):
         return "undetermined", "every milestone was made"
     at_hand, later = path[count], path[count + 1 :]
@@ -188,17 +192,17 @@ def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[s
             return "rule_violation", early
         if attempt.call.name == at_hand.name:
             return "information_mismanagement", f"{name} was called with other values"
-        if _refused(attempt) and any(attempt.call.name == step.name for step in later):
+        if _is_refused(attempt) and any(attempt.call.name == step.name for step in later):
             return "rule_violation", early
     return "undetermined", f"{at_hand.name} was not called"
 
 
-def _refused(attempt: Made) -> bool:
+def _is_refused(attempt: MadeCall) -> bool:
     status = attempt.observation.get("status") if isinstance(attempt.observation, dict) else None
     return status is False or status == "error"
 
 
-def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:
+def _progress(calls: Sequence[MadeCall], path: Path) -> tuple[int, int]:
     """Return two numbers: milestones made in order, and calls up to the last such milestone."""
     count = position = 0
     for number, attempt in enumerate(calls, start=1):
@@ -209,7 +213,7 @@ def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:
     return count, position
 
 
-def _call_error(attempt: Made, offered: dict[str, Any]) -> str:
+def _call_error(attempt: MadeCall, offered: dict[str, Any]) -> str:
     name = attempt.call.name[:80]
     if attempt.error in CALL_ERRORS:
         return f"{name or 'a message'}: {attempt.error}"
@@ -244,7 +248,7 @@ def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> V
     """
     ideal = paths(entry.gold["mile_stone"])
     calls = calls_made(process, steps)
-    accuracy = max(_matched(calls, path) / max(len(path), 1) for path in ideal)
+    accuracy = max(_match_length(calls, path) / max(len(path), 1) for path in ideal)
     fault = _difference(entry.gold["ground_truth"], result if end is None else end)
     metrics = {"end_to_end": int(not fault), "process_accuracy": accuracy}
     if not fault:
@@ -253,7 +257,7 @@ def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> V
     return Verdict(False, kind, f"{fault}; {why}", metrics)
 
 
-def _matched(calls: list[Made], path: Path) -> int:
+def _match_length(calls: list[MadeCall], path: Path) -> int:
     n = 0
     for attempt, step in zip(calls, path, strict=False):
         if attempt.error in CALL_ERRORS or not same_call(attempt.call, step):

@@ -15,8 +15,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ace_ray.parsing.constant_folding import Refused
-from ace_ray.parsing.literals import Call, LenientReader, literal_calls, with_json_words
+from ace_ray.parsing.constant_folding import Refusal
+from ace_ray.parsing.literals import Call, LenientReader, literal_calls, replace_json_words
 from ace_ray.parsing.syntax import NotCalls, expression
 
 _BRACKETS = re.compile(r"[\[\]]")
@@ -52,7 +52,7 @@ def fragment(output: str, *, whole_output: bool) -> str | None:
 def calls_of(tree: ast.expr) -> list[Call]:
     """Return the calls in the syntax tree of a list, tuple or set of calls, in order.
 
-    Raises `NotCalls` where upstream's decoder raises and `Refused` for an operation that `fold`
+    Raises `NotCalls` where upstream's decoder raises and `Refusal` for an operation that `fold`
     refuses, whichever comes first in upstream's order of evaluation.
     """
     if not isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
@@ -70,7 +70,7 @@ def calls_of(tree: ast.expr) -> list[Call]:
 _Parsed = ast.expr | NotCalls
 
 
-class Decoded(NamedTuple):
+class DecodedOutput(NamedTuple):
     """Calls that each rule set reads in an output, or a sentence that says why it reads none."""
 
     official: list[Call] | str
@@ -83,25 +83,25 @@ class Decoded(NamedTuple):
 
 # Cached: the check, and then the search for unread calls, decode the same output.
 @lru_cache(maxsize=1)
-def decode(output: str | None, *, whole_output: bool) -> Decoded:
+def decode(output: str | None, *, whole_output: bool) -> DecodedOutput:
     """Decode an output by both rule sets. ``whole_output``: see `fragment`."""
     if output is None:
-        return Decoded("there is no output", "there is no output")
+        return DecodedOutput("there is no output", "there is no output")
     official_text, strict_text = fragment(output, whole_output=whole_output), output.strip()
     official_parsed = _parse(official_text)
     if strict_text == official_text:
-        strict = _strict(official_parsed, strict_text)
+        strict = _read_calls(official_parsed, strict_text)
     elif strict_text[:1] == "[" and strict_text[-1:] == "]":
-        strict = _strict(_parse(strict_text), strict_text)
+        strict = _read_calls(_parse(strict_text), strict_text)
     else:
         strict = "the output is not one [...] list"
     chars = 0 if official_text is None else len(official_text)
     if isinstance(official_parsed, NotCalls):
-        return Decoded(str(official_parsed), strict, chars=chars)
+        return DecodedOutput(str(official_parsed), strict, chars=chars)
     try:
-        return Decoded(calls_of(official_parsed), strict, chars=chars)
-    except (NotCalls, Refused, RecursionError) as error:
-        return Decoded(str(error), strict, isinstance(error, Refused), chars)
+        return DecodedOutput(calls_of(official_parsed), strict, chars=chars)
+    except (NotCalls, Refusal, RecursionError) as error:
+        return DecodedOutput(str(error), strict, isinstance(error, Refusal), chars)
 
 
 def _parse(text: str | None) -> _Parsed:
@@ -113,7 +113,7 @@ def _parse(text: str | None) -> _Parsed:
         return error
 
 
-def _strict(parsed: _Parsed, text: str) -> list[Call] | str:
+def _read_calls(parsed: _Parsed, text: str) -> list[Call] | str:
     if isinstance(parsed, NotCalls):
         return str(parsed)
     # `([F()])` and `[F()] # [1]` have the same tree as the list alone; only its position differs.
@@ -124,6 +124,6 @@ def _strict(parsed: _Parsed, text: str) -> list[Call] | str:
         return "the output is more than one [...] list"
     try:
         # A second tree: the official reading needs the names in the first.
-        return literal_calls(with_json_words(expression(text)))
+        return literal_calls(replace_json_words(expression(text)))
     except (NotCalls, RecursionError) as error:
         return str(error)

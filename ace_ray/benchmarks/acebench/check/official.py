@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check.decode import Decoded
+from ace_ray.benchmarks.acebench.check.decode import DecodedOutput
 from ace_ray.parsing.literals import Call
 from ace_ray.parsing.syntax import MAX_DIGITS
 from ace_ray.types import Entry, Verdict
@@ -78,14 +78,14 @@ def type_outcome(
     return Outcome.WRONG
 
 
-def _loose(text: str) -> str:
+def _normalize(text: str) -> str:
     """Normalize a text for a comparison that ignores case, quote style, blanks and ,./-_*^."""
     # Drop characters first: the lower case of a Greek sigma depends on its neighbours.
     return text.translate(_DROPPED).lower().replace("'", '"')
 
 
 def _loose_if_text(value: Any) -> Any:
-    return _loose(value) if type(value) is str else value
+    return _normalize(value) if type(value) is str else value
 
 
 def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
@@ -105,7 +105,7 @@ def object_differs(value: Any, gold: Any, prints: bool) -> bool:
 
     They must have the same keys. Inner objects are compared in the same way. Other values are
     converted to strings, and the model's string must contain the gold string. Strings are
-    normalized as in `_loose`. The model's strings ``true`` and ``false`` count as booleans."""
+    normalized as in `_normalize`. The model's strings ``true`` and ``false`` count as booleans."""
     differs = not isinstance(value, dict) or len(value) != len(gold.keys())
     if not differs:
         for key, item in value.items():
@@ -160,7 +160,7 @@ def _normal_fault(
     If no call fits, the fault of the last call is returned."""
     if len(calls) != len(gold):
         return "wrong functions number", f"{len(calls)} calls instead of {len(gold)}"
-    names = [_unnumbered(key) for key in gold]
+    names = [_strip_number(key) for key in gold]
     if len(calls) == 1:
         mismatch = calls[0].name != names[0]
     else:
@@ -168,7 +168,7 @@ def _normal_fault(
     if mismatch:
         return "function_mismatch", f"the functions called are not {', '.join(names)}"
     for name, (key, args) in zip(names, gold.items(), strict=True):
-        function = _described(functions, key)
+        function = _find_function(functions, key)
         fault: Fault | None = None
         for call in calls:
             if call.name == name:
@@ -185,11 +185,11 @@ def _normal_fault(
 
 
 @functools.lru_cache(maxsize=4096)
-def _unnumbered(key: str) -> str:
+def _strip_number(key: str) -> str:
     return _SUFFIX.sub("", key)
 
 
-def _described(functions: Any, key: str) -> Any:
+def _find_function(functions: Any, key: str) -> Any:
     # Upstream looks for a name that is a substring of the gold key: `get` describes `get_all_2`.
     if not isinstance(functions, list):
         return functions
@@ -240,7 +240,7 @@ def _param_fault(schema: Any, value: Any, gold: Any, prints: bool) -> str | None
     if outcome is Outcome.UNCHECKED:
         return None
     if expected is str:
-        return None if _loose(gold) in _loose(value) else "value_error:string"
+        return None if _normalize(gold) in _normalize(value) else "value_error:string"
     if expected is dict:
         return "value_error" if object_differs(value, gold, prints) else None
     if expected is not list:
@@ -272,7 +272,7 @@ _BITS_PER_CHAR = 4  # the densest integer literal is hexadecimal
 _BITS_PER_DIGIT = 3.3219
 
 
-def judge_normal(entry: Entry, decoded: Decoded) -> Verdict:
+def judge_normal(entry: Entry, decoded: DecodedOutput) -> Verdict:
     """Return the verdict on a normal row. It is valid if it matches any gold alternative."""
     calls = decoded.official
     if isinstance(calls, str):

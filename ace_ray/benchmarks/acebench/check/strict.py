@@ -114,13 +114,13 @@ def _gold_calls(gold: Mapping[str, Any], candidates: list[Any]) -> list[Call]:
     calls = []
     for key, args in gold.items():
         name = key
-        if key[-1:].isdecimal() and _described(candidates, key) is None:
+        if key[-1:].isdecimal() and _find_function(candidates, key) is None:
             name = _NUMBER.sub("", key)
         calls.append(Call(name, args))
     return calls
 
 
-def _described(candidates: list[Any], name: str) -> Any:
+def _find_function(candidates: list[Any], name: str) -> Any:
     for function in candidates:
         if isinstance(function, dict) and function.get("name") == name:
             return function
@@ -161,11 +161,11 @@ def _group_faults(
 
 def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
     """Return the schemas of a function's parameters by name; {} if the function lacks schemas."""
-    function = _described(candidates, name) or {}
-    return _inner(function.get("parameters", function.get("arguments")), "properties")
+    function = _find_function(candidates, name) or {}
+    return _mapping_at(function.get("parameters", function.get("arguments")), "properties")
 
 
-def _inner(schema: Any, key: str) -> Mapping[str, Any]:
+def _mapping_at(schema: Any, key: str) -> Mapping[str, Any]:
     inner = schema.get(key) if isinstance(schema, dict) else None
     return inner if isinstance(inner, dict) else {}
 
@@ -196,12 +196,12 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
         return False
     # Different sizes or keys are wrong values, not wrong types: compare only the common parts.
     if kind is dict:
-        inner = _inner(schema, "properties")
+        inner = _mapping_at(schema, "properties")
         return all(
             _same_type(value[k], item, inner.get(k)) for k, item in gold.items() if k in value
         )
     if kind is list:
-        inner = _inner(schema, "items")
+        inner = _mapping_at(schema, "items")
         return all(
             _same_type(item, target, inner) for item, target in zip(value, gold, strict=False)
         )
@@ -246,14 +246,14 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
     matches = list(phrase.finditer(text))
     if not matches:
         return Verdict(False, undetected, "the phrase that the prompt asks for is missing")
-    if _calls(entry, phrase.sub(" ", text)):
+    if _has_call(entry, phrase.sub(" ", text)):
         return Verdict(False, undetected, "a function is called")
-    if not irrelevant and not _names(entry, matches):
+    if not irrelevant and not _has_parts(entry, matches):
         return Verdict(False, "correction_failed", "the message does not name exactly these parts")
     return Verdict(True)
 
 
-def _calls(entry: Entry, text: str) -> bool:
+def _has_call(entry: Entry, text: str) -> bool:
     """Return whether ``text`` calls a function in Python syntax, or an offered function in JSON."""
     functions = entry.data.get("function")
     names = [
@@ -265,7 +265,7 @@ def _calls(entry: Entry, text: str) -> bool:
     return bool(_CALL.search(text)) or any(name in names for name in called)
 
 
-def _names(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
+def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
     """Return whether the texts in parentheses after the phrases name exactly gold's parts."""
     gold = {str(part) for parts in entry.gold.values() for part in parts}
     if entry.category == "special_incomplete":
@@ -289,15 +289,15 @@ def _values(texts: Sequence[str | None], gold: set[str]) -> set[str]:
     """Return the values that ``texts`` name. A gold value is not split at its commas."""
     values: set[str] = set()
     for text in filter(None, texts):
-        for value in [_bare(text)] if _bare(text) in gold else _split(text):
+        for value in [_unquote(text)] if _unquote(text) in gold else _split(text):
             number = _NUMBER_WITH_UNIT.fullmatch(value)
             values.add(number[1] if number and number[1] in gold else value)
     return values
 
 
 def _split(text: str) -> list[str]:
-    return [_bare(part) for part in _COMMAS.split(text) if _bare(part)]
+    return [_unquote(part) for part in _COMMAS.split(text) if _unquote(part)]
 
 
-def _bare(text: str) -> str:
+def _unquote(text: str) -> str:
     return text.strip(_QUOTES)

@@ -114,8 +114,8 @@ def _collect(path: Path) -> Files:
         files[PROMPTS] = _json_bytes(read_prompts(path), path)
         files[APP_SPECS] = _json_bytes(read_app_specs(path), path)
     elif (path / PROMPTS).exists() or (path / APP_SPECS).exists():
-        files[PROMPTS] = _reread(path, PROMPTS)
-        files[APP_SPECS] = _reread(path, APP_SPECS)
+        files[PROMPTS] = _normalize_json(path, PROMPTS)
+        files[APP_SPECS] = _normalize_json(path, APP_SPECS)
     if (path / LICENSE).exists():
         files[LICENSE] = read_inside(path, LICENSE)
     return files
@@ -135,7 +135,7 @@ def _rows_folder(path: Path) -> Path:
     )
 
 
-def _reread(path: Path, name: str) -> bytes:
+def _normalize_json(path: Path, name: str) -> bytes:
     value = json_value(read_inside(path, name), path / name)
     if not isinstance(value, dict) or not value:
         raise UserError("is not a JSON object, or is empty", where=str(path / name))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN, dialogue
+from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN, group_of
 from ace_ray.benchmarks.dataset import Rows, check_joined, is_texts, read_bounded, rows_by_id
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
@@ -71,7 +71,7 @@ def _load_category(folder: Path, language: str, category: str) -> list[Entry]:
         check_question(location, category, row_id, question)
         answer_location, answer = answers[row_id]
         gold = gold_of(answer_location, category, answer)
-        group = dialogue(category, row_id)
+        group = group_of(category, row_id)
         entries.append(Entry(BENCHMARK, category, language, row_id, question, gold, group))
     return entries
 
@@ -82,42 +82,42 @@ def _read(path: Path) -> Rows:
     return rows_by_id(read_bounded(path), path)
 
 
-def _objects(value: Any) -> bool:
+def _is_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def _functions(value: Any) -> bool:
-    return _objects(value) and all(isinstance(item.get("name"), str) for item in value)
+def _is_functions(value: Any) -> bool:
+    return _is_objects(value) and all(isinstance(item.get("name"), str) for item in value)
 
 
-def _calls(value: Any) -> bool:
+def _is_calls(value: Any) -> bool:
     """Return whether ``value`` is ``{function: arguments, ...}`` or a list of such objects."""
     alternatives = value if isinstance(value, list) else [value]
     return bool(alternatives) and all(
-        isinstance(calls, dict) and calls and _objects(list(calls.values()))
+        isinstance(calls, dict) and calls and _is_objects(list(calls.values()))
         for calls in alternatives
     )
 
 
-def _named_texts(value: Any) -> bool:
+def _is_named_texts(value: Any) -> bool:
     if not isinstance(value, dict) or not value:
         return False
     return all(is_texts(texts) and texts for texts in value.values())
 
 
-def _milestones(value: Any) -> bool:
+def _is_milestones(value: Any) -> bool:
     """Return whether ``value`` is a list of steps (the ideal path), or a list of such lists."""
     if not isinstance(value, list) or not value:
         return False
     return is_texts(value) or all(is_texts(path) and path for path in value)
 
 
-def _state(value: Any) -> bool:
+def _is_state(value: Any) -> bool:
     """Return whether ``value`` is ``[{class: {attribute: value}}, ...]`` and not empty."""
     return (
         bool(value)
-        and _objects(value)
-        and all(len(app) == 1 and _objects([*app.values()]) for app in value)
+        and _is_objects(value)
+        and all(len(app) == 1 and _is_objects([*app.values()]) for app in value)
     )
 
 
@@ -126,14 +126,14 @@ Shape = tuple[str, Callable[[Any], bool]]
 TEXT: Shape = ("a string", lambda value: isinstance(value, str))
 OBJECT: Shape = ("an object", lambda value: isinstance(value, dict))
 TEXTS: Shape = ("a list of strings", is_texts)
-STATE: Shape = ("a list of objects, each one class with its attributes, not empty", _state)
-FUNCTIONS: Shape = ('a list of objects with a "name"', _functions)
-CALLS: Shape = ("an object of calls, each an object of arguments, or a list of those", _calls)
-NAMED_TEXTS: Shape = ("an object of lists of strings, none empty", _named_texts)
-MILESTONES: Shape = ("a list of steps, or of lists of steps, none empty", _milestones)
+STATE: Shape = ("a list of objects, each one class with its attributes, not empty", _is_state)
+FUNCTIONS: Shape = ('a list of objects with a "name"', _is_functions)
+CALLS: Shape = ("an object of calls, each an object of arguments, or a list of those", _is_calls)
+NAMED_TEXTS: Shape = ("an object of lists of strings, none empty", _is_named_texts)
+MILESTONES: Shape = ("a list of steps, or of lists of steps, none empty", _is_milestones)
 
 
-def _need(location: str, row: dict[str, Any], **shapes: Shape) -> None:
+def _require(location: str, row: dict[str, Any], **shapes: Shape) -> None:
     """Raise `UserError` unless ``row`` has these keys with values of these shapes."""
     for key, (name, fits) in shapes.items():
         if key not in row:
@@ -145,13 +145,13 @@ def _need(location: str, row: dict[str, Any], **shapes: Shape) -> None:
 
 def check_question(location: str, category: str, row_id: str, row: dict[str, Any]) -> None:
     """Raise `UserError` unless the row has the fields of its category's prompt."""
-    _need(location, row, question=TEXT, function=FUNCTIONS)
+    _require(location, row, question=TEXT, function=FUNCTIONS)
     if category in AGENT:
-        _need(location, row, initial_config=OBJECT, involved_classes=TEXTS)
+        _require(location, row, initial_config=OBJECT, involved_classes=TEXTS)
     elif category == "normal_preference":
-        _need(location, row, profile=TEXT)
+        _require(location, row, profile=TEXT)
     else:
-        _need(location, row, time=TEXT)
+        _require(location, row, time=TEXT)
     if category in MULTI_TURN and not re.fullmatch(r".*_[0-9]+_[0-9]+", row_id):
         problem = f"id {row_id!r} does not contain the numbers of dialogue and turn"
         raise UserError(problem, where=location, fix="end the id in _<dialogue>_<turn>")
@@ -160,12 +160,12 @@ def check_question(location: str, category: str, row_id: str, row: dict[str, Any
 def gold_of(location: str, category: str, row: dict[str, Any]) -> Any:
     """Return the gold answer in an answer row. Raises `UserError` if it has the wrong shape."""
     if category in AGENT:
-        _need(location, row, ground_truth=STATE, mile_stone=MILESTONES)
+        _require(location, row, ground_truth=STATE, mile_stone=MILESTONES)
         return {"ground_truth": row["ground_truth"], "mile_stone": row["mile_stone"]}
     if category == "special_irrelevant":
-        _need(location, row, ground_truth=TEXT)
+        _require(location, row, ground_truth=TEXT)
     elif category.startswith("special_"):
-        _need(location, row, ground_truth=NAMED_TEXTS)
+        _require(location, row, ground_truth=NAMED_TEXTS)
     else:
-        _need(location, row, ground_truth=CALLS)
+        _require(location, row, ground_truth=CALLS)
     return row["ground_truth"]

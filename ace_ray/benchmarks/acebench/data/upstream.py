@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.options import LANGUAGES
-from ace_ray.benchmarks.dataset import python_source
+from ace_ray.benchmarks.dataset import parse_python
 from ace_ray.errors import UserError
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -40,7 +40,7 @@ def literal(node: ast.expr, location: Path) -> Any:
         ) from error
 
 
-def assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
+def assignments(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield (target, value) of each plain assignment to one target, annotated or not."""
     for statement in body:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
@@ -119,7 +119,7 @@ def read_prompts(root: Path) -> dict[str, str]:
     for module in (*PROMPT_MODULES, *ROLE_MODULES):
         relative = f"{SOURCES}/{module}.py"
         prefix = "" if module in PROMPT_MODULES else f"{module}:"
-        texts = _module_texts(python_source(root, relative))
+        texts = _module_texts(parse_python(root, relative))
         if not texts:
             raise UserError(
                 "assigns no text constants",
@@ -128,7 +128,7 @@ def read_prompts(root: Path) -> dict[str, str]:
             )
         prompts |= {prefix + name: text for name, text in texts.items()}
     for module in PHRASE_MODULES:
-        tree = python_source(root, f"{SOURCES}/{module}.py")
+        tree = parse_python(root, f"{SOURCES}/{module}.py")
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 # Shorter texts are separators, such as ", ".
@@ -140,7 +140,7 @@ def read_prompts(root: Path) -> dict[str, str]:
 def _module_texts(tree: ast.Module) -> dict[str, str]:
     return {
         target.id: value.value
-        for target, value in assigned(tree.body)
+        for target, value in assignments(tree.body)
         if isinstance(target, ast.Name)
         and isinstance(value, ast.Constant)
         and isinstance(value.value, str)
@@ -173,7 +173,7 @@ def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
 
 def _read_class(root: Path, relative: str, name: str) -> dict[str, Any]:
     path = root / relative
-    for node in python_source(root, relative).body:
+    for node in parse_python(root, relative).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _describe(node, path)
     raise UserError(f"has no class {name}", where=str(path))
@@ -215,7 +215,7 @@ def _initial_state(init: Function, path: Path) -> dict[str, Any]:
     ]
     # Calls are kept as source: a class that calls its base's __init__ has the base's attributes.
     state: dict[str, Any] = {"__init_calls__": calls} if calls else {}
-    for target, value in assigned(init.body):
+    for target, value in assignments(init.body):
         if isinstance(target, ast.Attribute):
             state[target.attr] = literal(value, path)
     return state
@@ -224,7 +224,7 @@ def _initial_state(init: Function, path: Path) -> dict[str, Any]:
 def _scenario_keys(load: Function, path: Path) -> dict[str, Any]:
     """Return key and default of attributes set by ``self.x = scenario.get(<key>, <default>)``."""
     keys = {}
-    for target, value in assigned(load.body):
+    for target, value in assignments(load.body):
         if isinstance(target, ast.Attribute) and isinstance(value, ast.Call):
             arguments = [literal(argument, path) for argument in value.args]
             if len(arguments) != 2:

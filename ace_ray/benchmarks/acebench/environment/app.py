@@ -45,7 +45,7 @@ class Texts:
             if method in methods or method not in optional
         }
 
-    def of(self, method: str, name: str, values: Mapping[str, Any] | None = None) -> str:
+    def fill_text(self, method: str, name: str, values: Mapping[str, Any] | None = None) -> str:
         """Return the text ``name`` of ``method``, with ``values`` filled in."""
         return fill(self._texts[method][name], values or {})
 
@@ -75,7 +75,7 @@ class InitialState:
     language: str
     config: Mapping[str, Any]
 
-    def open(self, kind: type[Any]) -> Any:
+    def make_state(self, kind: type[Any]) -> Any:
         """Make an object of a dataclass, whose fields are attributes of this object (except
         ``state``) or keys of ``state``."""
         values = {name: value for name, value in vars(self).items() if name != "state"}
@@ -88,7 +88,8 @@ class App:
     """A class of upstream's sandbox, such as BaseApi or Travel.
 
     Attributes:
-        kind: class of the state, which `InitialState.open` makes; `Phone` is shared by all apps.
+        kind: class of the state, which `InitialState.make_state` makes; `Phone` is shared by all
+            apps.
         saved: attributes of the recorded state.
         texts: names of the texts that each method answers with, in the specifications' order.
         optional: methods that the specifications may lack; then they are not tools.
@@ -119,7 +120,7 @@ def declare(
     tools = {
         function.__name__: Tool(
             f"{name}.{function.__name__}",
-            _answering(function, plain),
+            _wrap_tool(function, plain),
             tuple(
                 Parameter(key, parameter.default is SignatureParameter.empty)
                 for key, parameter in list(signature(function).parameters.items())[1:]
@@ -150,13 +151,13 @@ def refusal(name: str, **values: Any) -> Reply:
     return Reply(False, name, values)
 
 
-def need(condition: object, name: str, **values: Any) -> None:
+def require(condition: object, name: str, **values: Any) -> None:
     """Refuse the call with the tool's text ``name`` unless ``condition`` is true."""
     if not condition:
         raise refusal(name, **values)
 
 
-def _answering(function: Callable[..., Any], plain: bool) -> Callable[..., Any]:
+def _wrap_tool(function: Callable[..., Any], plain: bool) -> Callable[..., Any]:
     """Convert the `Reply` of a tool to the official form of an answer."""
 
     @wraps(function)
@@ -167,7 +168,7 @@ def _answering(function: Callable[..., Any], plain: bool) -> Callable[..., Any]:
             result = reply
         if not isinstance(result, Reply):
             return result
-        text = app.texts.of(function.__name__, result.name, result.values)
+        text = app.texts.fill_text(function.__name__, result.name, result.values)
         return text if plain else {"status": result.status, "message": text}
 
     return answer

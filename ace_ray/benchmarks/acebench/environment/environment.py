@@ -45,7 +45,7 @@ def load_app_specs(folder: Path) -> dict[str, Any]:
         try:
             classes = app_specs[loop][language]
             if name in classes or name not in OURS:
-                _opened(classes, name, language, {}, _phone(classes, {}))
+                _open_app(classes, name, language, {}, _phone(classes, {}))
         except AS_PYTHON as error:
             problem = f"{loop} {language} {name} cannot be opened ({type(error).__name__}: {error})"
             raise UserError(problem, where=str(path), fix=_FIX) from None
@@ -132,7 +132,7 @@ def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
     apps = []
     tools: dict[str, tuple[Any, Tool]] = {}
     for name in entry.data["involved_classes"]:
-        app, state = APPS[name], _opened(classes, name, entry.language, config, phone)
+        app, state = APPS[name], _open_app(classes, name, entry.language, config, phone)
         apps.append((app, state))
         for tool_name, tool in app.tools.items():
             if tool_name in classes[name]["methods"]:
@@ -175,7 +175,7 @@ def _phone(classes: Mapping[str, Any], config: Mapping[str, Any]) -> Phone:
     return Phone(wifi=switches["wifi"], logged_in=switches["logged_in"], texts=texts)
 
 
-def _opened(
+def _open_app(
     classes: Mapping[str, Any], name: str, language: str, config: Mapping[str, Any], phone: Phone
 ) -> Any:
     """Return an app in its initial state."""
@@ -186,4 +186,4 @@ def _opened(
     texts = Texts(described["methods"], app.texts, app.optional)
     if app is BASE:
         return phone
-    return InitialState(state, texts, phone, language, config).open(app.kind)
+    return InitialState(state, texts, phone, language, config).make_state(app.kind)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, need, success
+from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, require, success
 
 Record = dict[str, Any]
 
@@ -26,13 +26,13 @@ class Finance:
     @property
     def account(self) -> Record:
         """The account of the logged-in user. Refuses the call if no user is logged in."""
-        need(self.is_logged_in and self.current_user is not None, "logged_out")
+        require(self.is_logged_in and self.current_user is not None, "logged_out")
         return self.user_accounts[str(self.current_user)]
 
 
 def login_account(app: Finance, user_name: Any, password: Any) -> Reply:
     account = app.user_accounts.get(user_name) if isinstance(user_name, str) else None
-    need(account is not None and account["password"] == password, "mismatch")
+    require(account is not None and account["password"] == password, "mismatch")
     app.is_logged_in, app.current_user = True, user_name
     return success("logged_in", user_name=user_name)
 
@@ -44,7 +44,7 @@ def get_account_balance(app: Finance) -> Record:
 
 def deposit_money(app: Finance, amount: Any) -> Reply:
     account = app.account
-    need(_is_amount(amount), "bad_amount", amount=amount)
+    require(_is_amount(amount), "bad_amount", amount=amount)
     account["balance"] += float(amount)
     app.deposit_history.append({"user_name": app.current_user, "amount": float(amount)})
     return success("done", amount=amount, balance=account["balance"])
@@ -52,8 +52,8 @@ def deposit_money(app: Finance, amount: Any) -> Reply:
 
 def withdraw_money(app: Finance, amount: Any) -> Reply:
     account = app.account
-    need(_is_amount(amount), "bad_amount", amount=amount)
-    need(amount <= account["balance"], "short", amount=amount)
+    require(_is_amount(amount), "bad_amount", amount=amount)
+    require(amount <= account["balance"], "short", amount=amount)
     account["balance"] -= float(amount)
     app.withdrawal_history.append({"user_name": app.current_user, "amount": float(amount)})
     return success("done", amount=amount, balance=account["balance"])
@@ -62,9 +62,9 @@ def withdraw_money(app: Finance, amount: Any) -> Reply:
 def transfer_money(app: Finance, receiver_name: Any, amount: Any) -> Reply:
     account, sender = app.account, app.current_user
     is_known = isinstance(receiver_name, str) and receiver_name in app.user_accounts
-    need(is_known and receiver_name != sender, "bad_receiver", receiver_name=receiver_name)
-    need(_is_amount(amount), "bad_amount", amount=amount)
-    need(amount <= account["balance"], "short", amount=amount)
+    require(is_known and receiver_name != sender, "bad_receiver", receiver_name=receiver_name)
+    require(_is_amount(amount), "bad_amount", amount=amount)
+    require(amount <= account["balance"], "short", amount=amount)
     moved = float(amount)
     account["balance"] -= moved
     app.user_accounts[receiver_name]["balance"] += moved
@@ -75,20 +75,20 @@ def transfer_money(app: Finance, receiver_name: Any, amount: Any) -> Reply:
 
 def apply_loan(app: Finance, amount: Any) -> Reply:
     account = app.account
-    need(_is_amount(amount), "bad_amount", amount=amount)
-    need(account["loan"] + amount <= account["credit_limit"], "over_limit")
-    return _lend(app, account, "borrow", amount, float(amount))
+    require(_is_amount(amount), "bad_amount", amount=amount)
+    require(account["loan"] + amount <= account["credit_limit"], "over_limit")
+    return _change_loan(app, account, "borrow", amount, float(amount))
 
 
 def repay_loan(app: Finance, amount: Any) -> Reply:
     account = app.account
-    need(_is_amount(amount), "bad_amount", amount=amount)
-    need(amount <= account["loan"], "over_loan", loan=account["loan"])
-    need(amount <= account["balance"], "short", amount=amount)
-    return _lend(app, account, "repay", amount, -float(amount))
+    require(_is_amount(amount), "bad_amount", amount=amount)
+    require(amount <= account["loan"], "over_loan", loan=account["loan"])
+    require(amount <= account["balance"], "short", amount=amount)
+    return _change_loan(app, account, "repay", amount, -float(amount))
 
 
-def _lend(app: Finance, account: Record, kind: str, amount: Any, change: float) -> Reply:
+def _change_loan(app: Finance, account: Record, kind: str, amount: Any, change: float) -> Reply:
     account["loan"] += change
     account["balance"] += change
     app.loan_history.append({"user_name": app.current_user, "kind": kind, "amount": abs(change)})
@@ -96,7 +96,7 @@ def _lend(app: Finance, account: Record, kind: str, amount: Any, change: float) 
 
 
 def view_transactions(app: Finance) -> Record:
-    need(app.account, "logged_out")
+    require(app.account, "logged_out")
     return {
         "status": True,
         "deposits": _own_records(app, app.deposit_history),

@@ -14,7 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import Phone, Reply, Texts, declare, need, success
+from ace_ray.benchmarks.acebench.environment.app import (
+    Phone,
+    Reply,
+    Texts,
+    declare,
+    require,
+    success,
+)
 
 
 @dataclass
@@ -33,16 +40,16 @@ class Food:
 
 
 def login_food_platform(app: Food, username: Any, password: Any) -> Reply:
-    need(app.phone.wifi, "offline")
-    need(username in app.users, "unknown")
-    need(app.users[username]["password"] == password, "wrong_password")
-    need(username not in app.logged_in_users, "again", username=username)
+    require(app.phone.wifi, "offline")
+    require(username in app.users, "unknown")
+    require(app.users[username]["password"] == password, "wrong_password")
+    require(username not in app.logged_in_users, "again", username=username)
     app.logged_in_users.append(username)
     return success("logged_in", username=username)
 
 
 def view_logged_in_users(app: Food) -> dict[str, Any]:
-    need(app.logged_in_users, "none")
+    require(app.logged_in_users, "none")
     return {"status": True, "logged_in_users": app.logged_in_users}
 
 
@@ -51,21 +58,21 @@ def check_balance(app: Food, user_name: Any) -> Any:
 
 
 def add_food_delivery_order(app: Food, username: Any, merchant_name: Any, items: Any) -> Reply:
-    need(username in app.logged_in_users, "logged_out", username=username)
-    need(merchant_name in app.merchant_list, "unknown_merchant")
+    require(username in app.logged_in_users, "logged_out", username=username)
+    require(merchant_name in app.merchant_list, "unknown_merchant")
     menu = app.merchant_list[merchant_name]["menu"]
     total = 0.0
     lines = []
     for item in items:
         product, quantity = item.get("product"), item.get("quantity", 1)
         values = {"product_name": product, "quantity": quantity, "merchant_name": merchant_name}
-        need(isinstance(quantity, int) and quantity > 0, "bad_quantity", **values)
+        require(isinstance(quantity, int) and quantity > 0, "bad_quantity", **values)
         price: Any = next((line["price"] for line in menu if line["product"] == product), None)
-        need(price is not None, "unknown_product", **values)
+        require(price is not None, "unknown_product", **values)
         total += price * quantity
         lines.append({"product": product, "quantity": quantity, "price_per_unit": price})
     balance = app.users[username]["balance"]
-    need(total < balance if app.language == "zh" else total <= balance, "too_expensive")
+    require(total < balance if app.language == "zh" else total <= balance, "too_expensive")
     app.users[username]["balance"] -= total
     app.orders.append(
         {
@@ -79,13 +86,13 @@ def add_food_delivery_order(app: Food, username: Any, merchant_name: Any, items:
 
 
 def get_products(app: Food, merchant_name: Any) -> Any:
-    need(merchant_name in app.merchant_list, "unknown", merchant_name=merchant_name)
+    require(merchant_name in app.merchant_list, "unknown", merchant_name=merchant_name)
     return app.merchant_list[merchant_name]["menu"]
 
 
 def view_orders(app: Food, user_name: Any) -> dict[str, Any]:
     orders = [order for order in app.orders if order["user_name"] == user_name]
-    need(orders, "none")
+    require(orders, "none")
     return {"status": True, "orders": orders}
 
 
@@ -98,7 +105,7 @@ def search_orders(app: Food, keyword: Any) -> dict[str, Any]:
         return any(keyword.lower() in item["product"].lower() for item in order["items"])
 
     orders = [order for order in app.orders if fits(order)]
-    need(orders, "none")
+    require(orders, "none")
     return {"status": True, "orders": orders}
 
 

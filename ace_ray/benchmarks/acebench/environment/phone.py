@@ -24,8 +24,8 @@ from ace_ray.benchmarks.acebench.environment.app import (
     Reply,
     Texts,
     declare,
-    need,
     refusal,
+    require,
     success,
 )
 
@@ -63,10 +63,10 @@ class Messages:
 
 
 def send_message(app: Messages, sender_name: Any, receiver_name: Any, message: Any) -> Reply:
-    need(app.phone.logged_in, "logged_out")
-    need(app.phone.wifi, "offline")
-    need(len(app.inbox) < app.max_capacity, "full")
-    need(sender_name in app.user_list and receiver_name in app.user_list, "unknown")
+    require(app.phone.logged_in, "logged_out")
+    require(app.phone.wifi, "offline")
+    require(len(app.inbox) < app.max_capacity, "full")
+    require(sender_name in app.user_list and receiver_name in app.user_list, "unknown")
     app.message_id_counter += 1
     app.inbox[app.message_id_counter] = {
         "sender_id": app.user_id(sender_name),
@@ -77,8 +77,8 @@ def send_message(app: Messages, sender_name: Any, receiver_name: Any, message: A
 
 
 def delete_message(app: Messages, message_id: Any) -> Reply:
-    need(app.phone.logged_in, "logged_out")
-    need(message_id in app.inbox, "unknown")
+    require(app.phone.logged_in, "logged_out")
+    require(message_id in app.inbox, "unknown")
     del app.inbox[message_id]
     return success("deleted", message_id=message_id)
 
@@ -86,21 +86,21 @@ def delete_message(app: Messages, message_id: Any) -> Reply:
 def view_messages_between_users(
     app: Messages, sender_name: Any, receiver_name: Any
 ) -> dict[str, Any]:
-    need(app.phone.logged_in, "logged_out")
-    need(sender_name in app.user_list, "unknown_sender")
-    need(receiver_name in app.user_list, "unknown_receiver")
+    require(app.phone.logged_in, "logged_out")
+    require(sender_name in app.user_list, "unknown_sender")
+    require(receiver_name in app.user_list, "unknown_receiver")
     ends = (app.user_id(sender_name), app.user_id(receiver_name))
     messages = [
         {"id": key, "sender": sender_name, "receiver": receiver_name, "message": record["message"]}
         for key, record in app.inbox.items()
         if (record["sender_id"], record["receiver_id"]) == ends
     ]
-    need(messages, "none")
+    require(messages, "none")
     return {"status": True, "messages": messages}
 
 
 def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, Any]:
-    need(user_name in app.user_list, "unknown")
+    require(user_name in app.user_list, "unknown")
     user_id = app.user_id(user_name)
     messages = [
         {
@@ -113,29 +113,29 @@ def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, An
         if user_id in (record["sender_id"], record["receiver_id"])
         and keyword.lower() in record["message"].lower()
     ]
-    need(messages, "none")
+    require(messages, "none")
     return {"status": True, "messages": messages}
 
 
 def get_all_message_times_with_ids(app: Messages) -> dict[Any, Any]:
-    need(app.phone.logged_in, "logged_out")
+    require(app.phone.logged_in, "logged_out")
     return {key: app.date(key) for key in app.inbox}
 
 
 def get_latest_message_id(app: Messages) -> dict[str, Any]:
-    return _extreme(app, "latest_message_id", max)
+    return _extreme_message(app, "latest_message_id", max)
 
 
 def get_earliest_message_id(app: Messages) -> dict[str, Any]:
-    return _extreme(app, "earliest_message_id", min)
+    return _extreme_message(app, "earliest_message_id", min)
 
 
-def _extreme(app: Messages, field_name: str, choose: Callable[..., int]) -> dict[str, Any]:
-    need(app.phone.logged_in, "logged_out")
-    need(app.inbox, "empty")
+def _extreme_message(app: Messages, field_name: str, choose: Callable[..., int]) -> dict[str, Any]:
+    require(app.phone.logged_in, "logged_out")
+    require(app.inbox, "empty")
     dates = {key: datetime.strptime(app.date(key), "%Y-%m-%d") for key in app.inbox}
     message_id = choose(dates, key=dates.__getitem__)
-    message = app.texts.of(f"get_{field_name}", "found", {field_name: message_id})
+    message = app.texts.fill_text(f"get_{field_name}", "found", {field_name: message_id})
     return {"status": True, "message": message, "message_id": message_id}
 
 
@@ -165,7 +165,7 @@ class Reminders:
 
 
 def view_reminder_by_title(app: Reminders, title: Any) -> dict[str, Any]:
-    need(app.phone.logged_in, "logged_out")
+    require(app.phone.logged_in, "logged_out")
     for record in app.reminder_list.values():
         if record["title"] == title:
             return {"status": True, "reminder": record}
@@ -173,8 +173,8 @@ def view_reminder_by_title(app: Reminders, title: Any) -> dict[str, Any]:
 
 
 def add_reminder(app: Reminders, title: Any, description: Any, time: Any) -> Reply:
-    need(app.phone.logged_in, "logged_out")
-    need(len(app.reminder_list) < app.max_capacity, "full")
+    require(app.phone.logged_in, "logged_out")
+    require(len(app.reminder_list) < app.max_capacity, "full")
     app.reminder_id_counter += 1
     app.reminder_list[app.reminder_id_counter] = {
         "reminder_id": app.reminder_id_counter,
@@ -187,21 +187,21 @@ def add_reminder(app: Reminders, title: Any, description: Any, time: Any) -> Rep
 
 
 def delete_reminder(app: Reminders, reminder_id: Any) -> Reply:
-    need(app.phone.logged_in, "logged_out")
-    need(reminder_id in app.reminder_list, "unknown")
+    require(app.phone.logged_in, "logged_out")
+    require(reminder_id in app.reminder_list, "unknown")
     del app.reminder_list[reminder_id]
     return success("deleted", reminder_id=reminder_id)
 
 
 def view_all_reminders(app: Reminders) -> dict[str, Any]:
-    need(app.reminder_list, "none")
+    require(app.reminder_list, "none")
     keys = ("title", "description", "time", "notified")
     reminders = [{name: record[name] for name in keys} for record in app.reminder_list.values()]
     return {"status": True, "reminders": reminders}
 
 
 def mark_as_notified(app: Reminders, reminder_id: Any) -> Reply:
-    need(reminder_id in app.reminder_list, "unknown")
+    require(reminder_id in app.reminder_list, "unknown")
     app.reminder_list[reminder_id]["notified"] = True
     return success("marked", reminder_id=reminder_id)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, need, success
+from ace_ray.benchmarks.acebench.environment.app import Reply, Texts, declare, require, success
 
 NOW = datetime(2024, 7, 14, 6)
 FEE = 0.1
@@ -44,11 +44,11 @@ class Travel:
 
     @property
     def economy(self) -> str:
-        return self.texts.of("calculate_price_difference", "economy")
+        return self.texts.fill_text("calculate_price_difference", "economy")
 
     @property
     def business(self) -> str:
-        return self.texts.of("calculate_price_difference", "business")
+        return self.texts.fill_text("calculate_price_difference", "business")
 
     def flight(self, flight_no: Any) -> Record | None:
         return next((f for f in self.flights if f["flight_no"] == flight_no), None)
@@ -71,13 +71,13 @@ def get_flight_details(app: Travel, origin: Any = None, destination: Any = None)
         if (not origin or flight["origin"] == origin)
         and (not destination or flight["destination"] == destination)
     ]
-    return flights or app.texts.of("get_flight_details", "none")
+    return flights or app.texts.fill_text("get_flight_details", "none")
 
 
 def get_user_details(app: Travel, user_id: Any, password: Any) -> Record:
-    user = authenticated(app, user_id, password)
+    user = authenticate(app, user_id, password)
     if user is None:
-        return failure(app.texts.of("get_user_details", "wrong"))
+        return failure(app.texts.fill_text("get_user_details", "wrong"))
     return {name: value for name, value in user.items() if name != "password"}
 
 
@@ -87,7 +87,7 @@ def get_reservation_details(app: Travel, reservation_id: Any = None, user_id: An
     elif user_id:
         name, value = "user_id", user_id
     else:
-        return failure(app.texts.of("get_reservation_details", "unasked"))
+        return failure(app.texts.fill_text("get_reservation_details", "unasked"))
     return [
         {**record, "flight_info": app.flight(record["flight_no"])}
         for record in app.reservations
@@ -102,9 +102,9 @@ def find_transfer_flights(
         {"first_leg": first, "second_leg": second}
         for first in _legs(app, origin_city, transfer_city)
         for second in _legs(app, transfer_city, destination_city)
-        if when(first["arrival_time"]) < when(second["depart_time"])
+        if parse_time(first["arrival_time"]) < parse_time(second["depart_time"])
     ]
-    return pairs or app.texts.of("find_transfer_flights", "none")
+    return pairs or app.texts.fill_text("find_transfer_flights", "none")
 
 
 def _legs(app: Travel, origin: Any, destination: Any) -> list[Record]:
@@ -117,12 +117,12 @@ def _legs(app: Travel, origin: Any, destination: Any) -> list[Record]:
     ]
 
 
-def authenticated(app: Travel, user_id: Any, password: Any) -> Record | None:
+def authenticate(app: Travel, user_id: Any, password: Any) -> Record | None:
     user = app.users.get(user_id)
     return user if user and user["password"] == password else None
 
 
-def when(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
 
 
@@ -131,8 +131,8 @@ def failure(message: str) -> Record:
 
 
 def authenticate_user(app: Travel, user_id: Any, password: Any) -> Record:
-    user = authenticated(app, user_id, password)
-    return failure(app.texts.of("authenticate_user", "wrong")) if user is None else user
+    user = authenticate(app, user_id, password)
+    return failure(app.texts.fill_text("authenticate_user", "wrong")) if user is None else user
 
 
 def get_baggage_allowance(app: Travel, membership_level: Any, cabin_class: Any) -> int:
@@ -183,9 +183,9 @@ def reserve_flight(
     )
     price = flight["economy_price"] if cabin == app.economy else flight["business_price"]
     cost = price + calculate_baggage_fee(app, user["membership_level"], cabin, baggage_count)
-    need(payment_method in ("cash", "bank"), "bad_method")
+    require(payment_method in ("cash", "bank"), "bad_method")
     account = f"{payment_method}_balance"
-    need(not cost > user[account], f"{payment_method}_short")  # NaN is accepted
+    require(not cost > user[account], f"{payment_method}_short")  # NaN is accepted
     user[account] -= cost
     flight["seats_available"] -= 1
     reservation_id = f"res_{len(app.reservations) + 1}"
@@ -213,27 +213,29 @@ def modify_flight(
 ) -> str:
     method = "modify_flight"
     reservation: Any = app.reservation(user_id, reservation_id)
-    need(reservation is not None, "unknown_reservation")
+    require(reservation is not None, "unknown_reservation")
     current: Any = app.flight(reservation["flight_no"])
-    need(current is not None, "unknown_flight")
+    require(current is not None, "unknown_flight")
     payment_method = new_payment_method or reservation["payment_method"]
     user = app.users[user_id]
     sentences = []
     if new_flight_no and new_flight_no != reservation["flight_no"]:
         flight = app.flight(new_flight_no)
-        need(flight is not None and _route(flight) == _route(current), "bad_flight")
+        require(flight is not None and _route(flight) == _route(current), "bad_flight")
         reservation["flight_no"] = new_flight_no
-        sentences.append(app.texts.of(method, "flight_changed"))
+        sentences.append(app.texts.fill_text(method, "flight_changed"))
     if new_cabin and new_cabin != reservation["cabin"]:
         price = calculate_price_difference(app, current, reservation["cabin"], new_cabin)
         reservation["cabin"] = new_cabin
         if price > 0:
             paid = update_balance(app, user, payment_method, -price)
             name = "cabin_paid" if paid else "cabin_short"
-            sentences.append(app.texts.of(method, name, {"price_difference": price}))
+            sentences.append(app.texts.fill_text(method, name, {"price_difference": price}))
         elif price < 0:
             update_balance(app, user, payment_method, -price)
-            sentences.append(app.texts.of(method, "cabin_refunded", {"-price_difference": -price}))
+            sentences.append(
+                app.texts.fill_text(method, "cabin_refunded", {"-price_difference": -price})
+            )
     if add_baggage > 0:
         free = get_baggage_allowance(app, user["membership_level"], reservation["cabin"])
         total = reservation["baggage"] + add_baggage
@@ -241,23 +243,23 @@ def modify_flight(
         if cost > 0:
             paid = update_balance(app, user, payment_method, -cost)
             name = "bags_paid" if paid else "bags_short"
-            sentences.append(app.texts.of(method, name, {"baggage_cost": cost}))
+            sentences.append(app.texts.fill_text(method, name, {"baggage_cost": cost}))
         reservation["baggage"] = total
-    return " ".join(sentences) or app.texts.of(method, "free")
+    return " ".join(sentences) or app.texts.fill_text(method, "free")
 
 
 def cancel_reservation(app: Travel, user_id: Any, reservation_id: Any, reason: Any) -> Reply:
     user = app.users.get(user_id)
-    need(user is not None, "unknown_user")
+    require(user is not None, "unknown_user")
     reservation: Any = app.reservation(user_id, reservation_id)
-    need(reservation is not None, "unknown_reservation")
+    require(reservation is not None, "unknown_reservation")
     flight: Any = app.flight(reservation["flight_no"])
-    need(flight is not None, "unknown_flight")
-    departure = when(flight["depart_time"])
-    need(departure >= NOW, "departed")
+    require(flight is not None, "unknown_flight")
+    departure = parse_time(flight["depart_time"])
+    require(departure >= NOW, "departed")
     price = app.price(flight, reservation["cabin"])
     name, fee = "early", 0
-    if reason == app.texts.of("cancel_reservation", "airline_reason"):
+    if reason == app.texts.fill_text("cancel_reservation", "airline_reason"):
         name = "airline"
     elif departure - NOW <= timedelta(days=1):
         name, fee = "late", price * FEE

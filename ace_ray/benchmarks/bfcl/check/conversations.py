@@ -29,10 +29,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.decode import executable as executable_calls
+from ace_ray.benchmarks.bfcl.decode import executable_calls as executable_calls
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import Docs, InitialState, initial_state_of
-from ace_ray.benchmarks.bfcl.tools.limited import Attempt, opened, step
+from ace_ray.benchmarks.bfcl.tools.limited import Attempt, open_op, step_op
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.sandbox.replayed_environment import Op
 from ace_ray.types import Entry, Verdict
@@ -94,7 +94,7 @@ def check_multi_turn(
     initial_state = initial_state_of(entry, docs)
     official, changed = replay(sources, initial_state, steps, gold, shared=True)
     strict = replay(sources, initial_state, steps, gold)[0] if changed else official
-    cut = _cut(ending, len(steps), len(gold))
+    cut = _cut_error(ending, len(steps), len(gold))
     cut_last = (TERMINATED, "the step limit cut the last turn") if ending == "steps" else ("", "")
     return {
         "official": _verdict(official, cut, len(gold)),
@@ -114,14 +114,14 @@ def replay(
     turns, and whether a call changed an object that the model's and the key's instances share.
     ``shared``: let these instances share objects as in upstream."""
     pairs = list(zip(steps, gold, strict=False))
-    ops: list[Op] = [opened(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
+    ops: list[Op] = [open_op(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
     for turn, gold_calls in pairs:
-        ops += [step(_OURS, calls) for calls in turn]
-        ops.append(step(_THEIRS, gold_calls))
+        ops += [step_op(_OURS, calls) for calls in turn]
+        ops.append(step_op(_THEIRS, gold_calls))
         if gold_calls:
             ops.append(("difference", _OURS, _THEIRS))
     ops.append(("shared_changed",))
-    answers = Attempt(sources, initial_state.classes).do(ops)
+    answers = Attempt(sources, initial_state.classes).run_ops(ops)
     return list(_turns(iter(answers[2:-1]), pairs)), answers[-1]
 
 
@@ -139,7 +139,7 @@ def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]
         yield Turn(True, bool(turn), next(answers), (expected - results).total())
 
 
-def _cut(ending: str, turns: int, total: int) -> tuple[str, str]:
+def _cut_error(ending: str, turns: int, total: int) -> tuple[str, str]:
     """Return (error type, error) of a truncated conversation, ("", "") of a complete one."""
     if ending in ("context", "deadline", "inference"):
         return INFERENCE, f"the conversation ended in turn {turns} of {total}: {ending}"
@@ -187,7 +187,7 @@ def check_agentic(
         verdict = Verdict(False, "agentic:inference_error", f"the episode was cut: {ending}")
     elif not texts or not texts[-1]:
         verdict = Verdict(False, "agentic:no_last_message", "no answer is a text without calls")
-    elif _contains(_normal(texts[-1]), acceptable):
+    elif _contains(_normalize(texts[-1]), acceptable):
         verdict = Verdict(True)
     else:
         problem = "no acceptable answer is in the last message"
@@ -203,8 +203,8 @@ def _message(answer: Answer) -> str:
 
 
 def _contains(text: str, acceptable: Sequence[str]) -> bool:
-    return any(re.search(rf"\b{re.escape(_normal(answer))}\b", text) for answer in acceptable)
+    return any(re.search(rf"\b{re.escape(_normalize(answer))}\b", text) for answer in acceptable)
 
 
-def _normal(text: str) -> str:
+def _normalize(text: str) -> str:
     return text.translate(_IGNORED).lower().replace("'", '"')

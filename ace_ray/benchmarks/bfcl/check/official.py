@@ -17,7 +17,7 @@ from ace_ray.benchmarks.bfcl.check.source_values import (
     java_value,
     javascript_value,
 )
-from ace_ray.benchmarks.bfcl.decode.calls import Read
+from ace_ray.benchmarks.bfcl.decode.calls import DecodedCall
 
 PYTHON_TYPES: Mapping[str, type] = {
     "string": str,
@@ -51,22 +51,22 @@ class Rules:
     native: bool
 
     @property
-    def parallel(self) -> bool:
+    def is_parallel(self) -> bool:
         return "parallel" in self.category
 
-    def fault(self, calls: Sequence[Read]) -> Fault | None:
+    def fault(self, calls: Sequence[DecodedCall]) -> Fault | None:
         """Return the first fault in the calls of an answer, or None if the calls are correct."""
         if fault := self.count_fault(calls):
             return fault
-        if self.parallel:
+        if self.is_parallel:
             return self._greedy_fault(calls)
         if "multiple" in self.category:
             return self.call_fault(calls[0], 0)
         return self._call_fault(self.functions[0], calls[0], 0)
 
-    def count_fault(self, calls: Sequence[Read]) -> Fault | None:
+    def count_fault(self, calls: Sequence[DecodedCall]) -> Fault | None:
         checker, expected = "simple_function_checker", 1
-        if self.parallel:
+        if self.is_parallel:
             checker, expected = "parallel_function_checker_no_order", len(self.gold)
         elif "multiple" in self.category:
             checker, expected = "multiple_function_checker", len(self.gold)
@@ -74,7 +74,7 @@ class Rules:
             return None
         return f"{checker}:wrong_count", f"{len(calls)} calls instead of {expected}"
 
-    def call_fault(self, call: Read, gold_index: int) -> Fault | None:
+    def call_fault(self, call: DecodedCall, gold_index: int) -> Fault | None:
         """Compare a call with the expected call ``gold_index``. Return the fault, or None."""
         name = next(iter(self.gold[gold_index]))
         function = next((doc for doc in self.functions if doc["name"] == name), None)
@@ -85,7 +85,7 @@ class Rules:
         name: str = function["name"]
         return name.replace(".", "_") if self.native else name
 
-    def _greedy_fault(self, calls: Sequence[Read]) -> Fault | None:
+    def _greedy_fault(self, calls: Sequence[DecodedCall]) -> Fault | None:
         pool = list(range(len(calls)))
         for gold_index in range(len(self.gold)):
             fitting = next((n for n in pool if self.call_fault(calls[n], gold_index) is None), None)
@@ -94,28 +94,28 @@ class Rules:
             pool.remove(fitting)
         return None
 
-    def _call_fault(self, function: Any, call: Read, gold_index: int) -> Fault | None:
+    def _call_fault(self, function: Any, call: DecodedCall, gold_index: int) -> Fault | None:
         acceptable = next(iter(self.gold[gold_index].values()))
         params = function["parameters"]["properties"]
         required = function["parameters"]["required"]
         if call.name != self.name_of(function):
             wrong = "simple_function_checker:wrong_func_name"
-            return wrong, f"called {short(call.name)}, expected {short(self.name_of(function))}"
+            return wrong, f"called {shorten(call.name)}, expected {shorten(self.name_of(function))}"
         for param in required:
             if param not in call.args:
                 missing = "simple_function_checker:missing_required"
-                return missing, f"the required {short(param)} is missing"
+                return missing, f"the required {shorten(param)} is missing"
         for param, value in call.args.items():
             if param not in params or param not in acceptable:
                 unexpected = "simple_function_checker:unexpected_param"
-                return unexpected, f"the parameter {short(param)} is not expected"
+                return unexpected, f"the parameter {shorten(param)} is not expected"
             fault = self._param_fault(param, value, params[param], acceptable[param])
             if fault is not None:
                 return fault
         for param, options in acceptable.items():
             if param not in call.args and "" not in options:
                 missing = "simple_function_checker:missing_optional"
-                return missing, f"the parameter {short(param)} is missing"
+                return missing, f"the parameter {shorten(param)} is missing"
         return None
 
     def _param_fault(
@@ -127,7 +127,7 @@ class Rules:
         if self.language != "python" and type(value) is not str:
             error_type = "type_error:java" if self.language == "java" else "type_error:js"
             repr(value)
-            return error_type, f"{short(param)} is not {self.language} source"
+            return error_type, f"{shorten(param)} is not {self.language} source"
         nested_type = None
         if described_type in _WITH_ITEMS[self.language]:
             nested_type = details["items"]["type"]
@@ -161,7 +161,7 @@ _TYPES: Mapping[str, Mapping[str, type]] = {
 
 def no_match(expected: Mapping[str, Any]) -> Fault:
     kind = "parallel_function_checker_no_order:cannot_find_match"
-    return kind, f"no remaining call matches an expected call of {short(next(iter(expected)))}"
+    return kind, f"no remaining call matches an expected call of {shorten(next(iter(expected)))}"
 
 
 Fault = tuple[str, str]
@@ -170,12 +170,12 @@ _IGNORED = str.maketrans("", "", " ,./-_*^")
 _NAME_CHARS = 80
 
 
-def normal(text: str) -> str:
+def normalize(text: str) -> str:
     """Normalise a string: lower case, one kind of quotes, without spaces and ``,./-_*^``."""
     return text.translate(_IGNORED).lower().replace("'", '"')
 
 
-def short(name: Any) -> str:
+def shorten(name: Any) -> str:
     """Return ``name``, or its type's name if it is not a string, cut to `_NAME_CHARS`."""
     text = name if isinstance(name, str) else type(name).__name__
     return text if len(text) <= _NAME_CHARS else f"{text[:_NAME_CHARS]}..."
@@ -195,13 +195,13 @@ def type_fault(
         variable = kind is not None and kind is not expected
         if nested is None or any(_items_fit(param, value, option, nested) for option in options):
             return None, variable
-        _printed(value)
+        _force_repr(value)
         if type(value) is kind:
-            return ("type_error:nested", f"items of {short(param)} have the wrong type"), True
+            return ("type_error:nested", f"items of {shorten(param)} have the wrong type"), True
     elif kind is not None and type(value) is kind:
         return None, True
-    _printed(value)
-    sentence = f"{short(param)} is {type(value).__name__} in place of {expected.__name__}"
+    _force_repr(value)
+    sentence = f"{shorten(param)} is {type(value).__name__} in place of {expected.__name__}"
     return ("type_error:simple", sentence), False
 
 
@@ -217,8 +217,8 @@ def value_fault(param: Any, value: Any, options: Sequence[Any], expected: type) 
     Strings, also those in lists, are normalised. Option "" is an empty list. Other values are
     compared under Python's ``==``, where 1 equals 1.0 and True."""
     if expected is str:
-        kind, noun, text = "string", "strings", normal(value)
-        fits = any(type(option) is str and normal(option) == text for option in options)
+        kind, noun, text = "string", "strings", normalize(value)
+        fits = any(type(option) is str and normalize(option) == text for option in options)
     elif expected is list:
         kind, noun = "list/tuple", "lists"
         fits = _normal_texts(value) in [_normal_texts(option) for option in options]
@@ -226,14 +226,14 @@ def value_fault(param: Any, value: Any, options: Sequence[Any], expected: type) 
         kind, noun, fits = "others", "values", value in options
     if fits:
         return None
-    _printed(value)
-    return f"value_error:{kind}", f"{short(param)} is not one of the acceptable {noun}"
+    _force_repr(value)
+    return f"value_error:{kind}", f"{shorten(param)} is not one of the acceptable {noun}"
 
 
 def dict_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
     """Check that an object fits an option, which maps each key to a list of acceptable values. If
     no option fits, return the fault that the last option gives."""
-    fault: Fault | None = ("dict_checker:unclear", f"{short(param)} has no acceptable value")
+    fault: Fault | None = ("dict_checker:unclear", f"{shorten(param)} has no acceptable value")
     for option in options:
         if option != "":
             fault = _option_fault(param, value, option)
@@ -247,28 +247,31 @@ def _option_fault(param: Any, value: Any, option: Any) -> Fault | None:
     for key, item in value.items():
         if key not in option:
             str(key)
-            fault = "value_error:dict_key", f"{short(param)} has a key that is not expected"
+            fault = "value_error:dict_key", f"{shorten(param)} has a key that is not expected"
             break
-        if (normal(item) if type(item) is str else item) not in _normal_texts(option[key]):
-            _printed(key, item)
+        if (normalize(item) if type(item) is str else item) not in _normal_texts(option[key]):
+            _force_repr(key, item)
             fault = (
                 "value_error:dict_value",
-                f"a value in {short(param)} is not an acceptable value",
+                f"a value in {shorten(param)} is not an acceptable value",
             )
             break
     for key, acceptable in option.items():  # a missing key overrides the other faults
         if key not in value and "" not in acceptable:
-            return "value_error:dict_key", f"{short(param)} lacks the key {short(key)}"
+            return "value_error:dict_key", f"{shorten(param)} lacks the key {shorten(key)}"
     return fault
 
 
 def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
     """Check that a list of objects fits one of the options. An option is a list of objects. It fits
     if it has the same length, and each object fits the option's object at the same index."""
-    fault: Fault | None = ("list_dict_checker:unclear", f"{short(param)} has no acceptable value")
+    fault: Fault | None = ("list_dict_checker:unclear", f"{shorten(param)} has no acceptable value")
     for option in options:
         if len(value) != len(option):
-            fault = "value_error:list_dict_count", f"{short(param)} has the wrong number of objects"
+            fault = (
+                "value_error:list_dict_count",
+                f"{shorten(param)} has the wrong number of objects",
+            )
             continue
         for index in range(len(value)):
             fault = dict_fault(param, value[index], [option[index]])
@@ -282,9 +285,9 @@ def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fau
 def _normal_texts(items: Any) -> list[Any]:
     # By index, as in upstream, so that values that are not a list raise the same error.
     values = [items[index] for index in range(len(items))]
-    return [normal(item) if type(item) is str else item for item in values]
+    return [normalize(item) if type(item) is str else item for item in values]
 
 
-def _printed(*values: Any) -> None:
+def _force_repr(*values: Any) -> None:
     for value in values:
         repr(value)

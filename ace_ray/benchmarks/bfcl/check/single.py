@@ -36,10 +36,10 @@ from ace_ray.benchmarks.bfcl.categories import (
     Form,
     language_of,
 )
-from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, short
-from ace_ray.benchmarks.bfcl.decode import are_calls, read_any, read_with_keywords
-from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read
-from ace_ray.parsing.constant_folding import Refused
+from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, shorten
+from ace_ray.benchmarks.bfcl.decode import are_calls, read_answer, read_with_keywords
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, DecodedCall
+from ace_ray.parsing.constant_folding import Refusal
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls
 from ace_ray.types import Verdict
 
@@ -67,48 +67,50 @@ def check_single(
     language = language_of(category)
     rules = Rules(category, functions, gold or (), language, native=answer.calls is not None)
     try:
-        calls = read_any(answer, form, language)
+        calls = read_answer(answer, form, language)
     except NotCalls as error:
-        failed = _of_error(error)
+        failed = _error_verdict(error)
         try:
             calls = read_with_keywords(answer, form, language)
         except NotCalls:
             return _verdict_pair(failed)
-        except Refused as refused:
-            return {"official": failed, "strict": _of_error(refused)}
+        except Refusal as refused:
+            return {"official": failed, "strict": _error_verdict(refused)}
         return {"official": failed, "strict": _verdict(_strict_fault, rules, calls)}
-    except Refused as error:
-        return _verdict_pair(_of_error(error))
+    except Refusal as error:
+        return _verdict_pair(_error_verdict(error))
     if calls is None or not all(isinstance(call.args, dict) for call in calls):
         return _verdict_pair(Verdict(False, _MALFORMED, "the decoded value is not a list of calls"))
     official = _verdict(Rules.fault, rules, calls)
     if any(call.bare > 1 for call in calls):
         official = Verdict(False, _FAILED, "no calls: several positional arguments")
     bound_otherwise = any(call.positional or call.repeated is not None for call in calls)
-    if bound_otherwise or (rules.parallel and not official.valid):
+    if bound_otherwise or (rules.is_parallel and not official.valid):
         return {"official": official, "strict": _verdict(_strict_fault, rules, calls)}
     return _verdict_pair(official)
 
 
-def _strict_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
+def _strict_fault(rules: Rules, calls: Sequence[DecodedCall]) -> Fault | None:
     if fault := rules.count_fault(calls):
         return fault
     bound_calls = []
     for call in calls:
-        bound = _bound(rules, call)
-        if not isinstance(bound, Read):
+        bound = _bind(rules, call)
+        if not isinstance(bound, DecodedCall):
             return bound
         bound_calls.append(bound)
-    return _parallel_fault(rules, bound_calls) if rules.parallel else rules.fault(bound_calls)
+    return _parallel_fault(rules, bound_calls) if rules.is_parallel else rules.fault(bound_calls)
 
 
 def _verdict(
-    check: Callable[[Rules, Sequence[Read]], Fault | None], rules: Rules, calls: Sequence[Read]
+    check: Callable[[Rules, Sequence[DecodedCall]], Fault | None],
+    rules: Rules,
+    calls: Sequence[DecodedCall],
 ) -> Verdict:
     try:
         fault = check(rules, calls)
-    except (*RAISES, Refused) as error:
-        return _of_error(error)
+    except (*RAISES, Refusal) as error:
+        return _error_verdict(error)
     return Verdict(True) if fault is None else Verdict(False, *fault)
 
 
@@ -116,11 +118,11 @@ def _verdict_pair(verdict: Verdict) -> Mapping[str, Verdict]:
     return {"official": verdict, "strict": verdict}
 
 
-def _of_error(error: Exception) -> Verdict:
+def _error_verdict(error: Exception) -> Verdict:
     text = str(error)[:200]
     if isinstance(error, NotCalls):
         return Verdict(False, _FAILED, f"no calls: {text}")
-    if isinstance(error, Refused):
+    if isinstance(error, Refusal):
         return Verdict(False, "official_unsafe", f"{text}, which is not evaluated")
     crash = f"{type(error).__name__} {text} in upstream's checker"
     return Verdict(False, "official_crash", crash)
@@ -130,18 +132,18 @@ def _of_error(error: Exception) -> Verdict:
 RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeError)
 
 
-def _bound(rules: Rules, call: Read) -> Read | Fault:
+def _bind(rules: Rules, call: DecodedCall) -> DecodedCall | Fault:
     """Return a call with each positional argument under its parameter's name, or the fault in the
     call.
 
-    A call of a function that was not offered is returned unchanged. Raises `NotCalls` or `Refused`
+    A call of a function that was not offered is returned unchanged. Raises `NotCalls` or `Refusal`
     for an argument that cannot be evaluated."""
     function = next((f for f in rules.functions if rules.name_of(f) == call.name), None)
     if function is None:
         return call
     unexpected = "simple_function_checker:unexpected_param"
     if call.repeated is not None:
-        return unexpected, f"the parameter {short(call.repeated)} is given twice"
+        return unexpected, f"the parameter {shorten(call.repeated)} is given twice"
     if not call.positional:
         return call
     names = list(function["parameters"]["properties"])
@@ -153,12 +155,12 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
         if index >= len(names):
             return unexpected, f"argument {index + 1} exceeds the {len(names)} parameters"
         if names[index] in args:
-            return unexpected, f"the parameter {short(names[index])} is given twice"
+            return unexpected, f"the parameter {shorten(names[index])} is given twice"
         args[names[index]] = value
-    return Read(call.name, args)
+    return DecodedCall(call.name, args)
 
 
-def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
+def _parallel_fault(rules: Rules, calls: Sequence[DecodedCall]) -> Fault | None:
     """Return None if every expected call can be assigned a matching call, else the fault.
 
     There must be as many calls as expected. A call does not match if the checker raises on it. If
@@ -206,19 +208,19 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     with a Python keyword as an argument's name is a call; see `_refusal`."""
     undecoded = False
     try:
-        called = are_calls(read_any(answer, DEFAULT, "python"))
+        called = are_calls(read_answer(answer, DEFAULT, "python"))
     except NotCalls:
         called, undecoded = False, True
-    except Refused as refused:
-        return _verdict_pair(_of_error(refused))
+    except Refusal as refused:
+        return _verdict_pair(_error_verdict(refused))
     official = _relevance_verdict(category, called)
     if undecoded:
         try:
             called = are_calls(read_with_keywords(answer, DEFAULT, "python"))
         except NotCalls:
             pass
-        except Refused as refused:
-            return {"official": official, "strict": _of_error(refused)}
+        except Refusal as refused:
+            return {"official": official, "strict": _error_verdict(refused)}
     strict = _relevance_verdict(category, called)
     if strict.valid and not called:
         strict = _refusal(answer)
@@ -291,19 +293,19 @@ _REST = re.compile(r"[\s\]`;,.'\"]*+")
 def attempts_call(text: str) -> bool:
     """Return whether the first `MAX_CODE` characters of an answer contain an attempted call."""
     text = text[:MAX_CODE]
-    answer, fenced = _after_lead(text)
+    answer, fenced = _strip_lead(text)
     if _REFUSALS.search(answer):
         return False
     if _MARKUP.search(text) or _JSON.search(text):
         return True
     if phrase := _PHRASE.match(answer):
-        answer, fenced = _after_lead(answer[phrase.end() :])
+        answer, fenced = _strip_lead(answer[phrase.end() :])
     if fenced:
         answer = answer.partition("```")[0]
     return _LIST.match(answer) is not None or _is_call(answer)
 
 
-def _after_lead(text: str) -> tuple[str, bool]:
+def _strip_lead(text: str) -> tuple[str, bool]:
     """Return the text after the start that `_LEAD` matches, and whether that has a fence."""
     lead = _LEAD.match(text)
     return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
@@ -313,7 +315,7 @@ def _is_call(text: str) -> bool:
     """Return whether a text starts with a line of calls ``f(...)``, the last maybe cut off."""
     at = 0
     while call := _CALL.match(text, at):
-        end = _closed(text, call.end())
+        end = _bracket_end(text, call.end())
         if end is None:  # cut, or a quote or bracket is missing
             return _ARGUMENTS.match(text, call.end()) is not None
         tail = _REST.match(text, end)
@@ -323,7 +325,7 @@ def _is_call(text: str) -> bool:
     return False
 
 
-def _closed(text: str, at: int) -> int | None:
+def _bracket_end(text: str, at: int) -> int | None:
     """Return the index just after the closing bracket of a pair; None if there is no such bracket.
     ``at`` is the index just after the opening bracket."""
     depth = 1

@@ -56,7 +56,7 @@ def java_value(text: str, kind: str, items: str | None = None) -> Any:
     if kind == "double":
         return float(text) if _DOUBLE.fullmatch(text) else text
     if kind == "long":
-        return int(_without_suffix(text)) if _LONG.fullmatch(text) else text
+        return int(_strip_suffix(text)) if _LONG.fullmatch(text) else text
     if kind == "boolean":
         return text == "true" if text in ("true", "false") else text
     if kind == "Array":
@@ -77,7 +77,7 @@ def _array(text: str, items: str | None) -> Any:
     if match is None:
         return text
     parts = [part.strip() for part in match[1].split(",")]
-    return [_untyped(part) if not items else java_value(part, items) for part in parts if part]
+    return [_infer_value(part) if not items else java_value(part, items) for part in parts if part]
 
 
 def _array_list(text: str, items: str | None) -> Any:
@@ -91,17 +91,17 @@ def _array_list(text: str, items: str | None) -> Any:
 def _item(text: str, items: str | None) -> Any:
     if items in ("char", "String"):
         return text[1:-1]
-    return java_value(text, items) if items else _untyped(text)
+    return java_value(text, items) if items else _infer_value(text)
 
 
 def _hash_map(text: str) -> Any:
     match = _MAP.search(text)
     if match is None:
         return {} if _EMPTY_MAP.search(text) else text
-    return {key: _untyped(value.strip()) for key, value in _PUT.findall(match[1])}
+    return {key: _infer_value(value.strip()) for key, value in _PUT.findall(match[1])}
 
 
-def _untyped(text: str) -> Any:
+def _infer_value(text: str) -> Any:
     """Convert Java source without a documented type, according to its syntax."""
     if text in ("true", "false"):
         return text == "true"
@@ -123,10 +123,10 @@ def _number(text: str) -> Any:
 
 
 def _float(text: str) -> float:
-    return float(_without_suffix(text))
+    return float(_strip_suffix(text))
 
 
-def _without_suffix(text: str) -> str:
+def _strip_suffix(text: str) -> str:
     return text.removesuffix("\n")[:-1]
 
 
@@ -159,7 +159,7 @@ def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
     if kind in ("dict", "array") and len(text) > (MAX_CHARS if kind == "dict" else MAX_LIST_CHARS):
         return text
     if kind == "String":
-        return text[1:-1] if _quoted(text) else text
+        return text[1:-1] if _is_quoted(text) else text
     if kind == "integer":
         return int(text) if _INTEGER.fullmatch(text) else text
     if kind == "float":
@@ -169,7 +169,7 @@ def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
     if kind == "Boolean":
         return text == "true" if text in ("true", "false") else text
     if kind == "dict":
-        return _object(text.strip())
+        return _js_object(text.strip())
     if kind == "array":
         return _js_array(text.strip(), items)
     if kind == "any":
@@ -177,7 +177,7 @@ def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
     raise ValueError(f"unknown type {kind}")
 
 
-def _quoted(text: str) -> bool:
+def _is_quoted(text: str) -> bool:
     return text[:1] in ("'", '"') and text.endswith(text[:1])
 
 
@@ -186,22 +186,22 @@ def _js_array(text: str, items: str | None) -> Any:
     if end is not None:
         # The first match begins with the bracket of the outer array.
         first, *rows = _INNER.findall(text[:end])
-        return [_row(first.strip().removeprefix("[")), *map(_row, rows)]
+        return [_js_row(first.strip().removeprefix("[")), *map(_js_row, rows)]
     match = _JS_ARRAY.match(text)
     if match is None:
         return text
     inside = (match[1] if match[1] is not None else match[2]).strip()
     parts = [part.strip() for part in inside.split(",")] if inside else []
     if not items:
-        return [_js_untyped(part) for part in parts]
+        return [_infer_js_value(part) for part in parts]
     try:
         return [javascript_value(part, items) for part in parts]
     except ValueError:
         return text
 
 
-def _row(inside: str) -> list[Any]:
-    return [_js_untyped(part) for part in inside.strip().split(",")]
+def _js_row(inside: str) -> list[Any]:
+    return [_infer_js_value(part) for part in inside.strip().split(",")]
 
 
 def _nested_end(text: str) -> int | None:
@@ -231,7 +231,7 @@ def _nested_end(text: str) -> int | None:
         start = separator.end()
 
 
-def _object(text: str) -> Any:
+def _js_object(text: str) -> Any:
     match = _OBJECT.match(text)
     if match is None:
         return text
@@ -241,15 +241,15 @@ def _object(text: str) -> Any:
         if value.startswith("[") and value.endswith("]"):
             pairs[key] = _js_array(value, None)
         else:
-            pairs[key] = _js_untyped(value.strip("'\""))
+            pairs[key] = _infer_js_value(value.strip("'\""))
     return pairs
 
 
-def _js_untyped(text: str) -> Any:
+def _infer_js_value(text: str) -> Any:
     """Convert JavaScript source without a documented type, according to its syntax."""
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"
-    if _quoted(text):
+    if _is_quoted(text):
         return text[1:-1]
     return _number(text)

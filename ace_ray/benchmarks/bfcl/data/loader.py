@@ -40,24 +40,24 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     answer_file,
     doc_file,
     prerequisite_file,
-    published,
+    published_name,
     question_file,
 )
-from ace_ray.benchmarks.bfcl.decode import read_any
+from ace_ray.benchmarks.bfcl.decode import read_answer
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.dataset import (
-    Part,
+    PartialModel,
     Row,
     Rows,
     check_joined,
     is_texts,
     json_lines,
     json_value,
+    parse_tree,
     rows_by_id,
-    shaped,
 )
 from ace_ray.errors import UserError
-from ace_ray.parsing.constant_folding import Refused
+from ace_ray.parsing.constant_folding import Refusal
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry
 
@@ -86,8 +86,8 @@ def function_docs(package: UpstreamPackage) -> Docs:
     for name, file in files.items():
         docs[name] = []
         path = doc_file(file)
-        for location, row in json_lines(package.read(path), package.where(path)):
-            shaped(FunctionDoc, row, location)
+        for location, row in json_lines(package.read(path), package.full_path(path)):
+            parse_tree(FunctionDoc, row, location)
             docs[name].append(row)
     return docs
 
@@ -102,9 +102,9 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
         path = prerequisite_file(scenario)
         if package.is_mini and not package.has(path):
             continue
-        rows = rows_by_id(package.read(path), package.where(path))
+        rows = rows_by_id(package.read(path), package.full_path(path))
         for location, row in rows.values():
-            shaped(Turns, row, location)
+            parse_tree(TurnsRow, row, location)
         conversations[scenario] = [
             {"id": row_id, "question": row["question"]} for row_id, (_, row) in rows.items()
         ]
@@ -130,14 +130,16 @@ class _Reader:
                 self._records[category] = self._format_sensitivity(category)
             else:
                 make = next(make for names, make in _MAKERS.items() if category in names)
-                self._records[category] = [make(category, *row) for row in self._joined(category)]
+                self._records[category] = [
+                    make(category, *row) for row in self._joined_rows(category)
+                ]
         return self._records[category]
 
     def _format_sensitivity(self, category: str) -> list[Record]:
         records: list[Record] = []
         for original, ids in _format_ids(self._package).items():
             rows = self._category(original)
-            location = self._package.where(FORMAT_IDS)
+            location = self._package.full_path(FORMAT_IDS)
             if unknown := set(ids) - {row_id for row_id, _, _ in rows}:
                 raise UserError(f"{original} has no entry {min(unknown)!r}", where=location)
             for row_id, data, gold in rows:  # upstream keeps the order of the rows, not of the ids
@@ -146,13 +148,13 @@ class _Reader:
                         records.append((f"{category}_{len(records)}:{form}:{row_id}", data, gold))
         return records
 
-    def _joined(self, category: str) -> list[tuple[str, str, Row, Line | None]]:
+    def _joined_rows(self, category: str) -> list[tuple[str, str, Row, Line | None]]:
         """Return (id, location, row, answer) of each question; answer: (location, row) or None."""
         question_path, answer_path = question_file(category), answer_file(category)
         questions = self._rows(category, question_path)
         answers = self._rows(category, answer_path) if answer_path else {}
         if answer_path:
-            locate = self._package.where
+            locate = self._package.full_path
             check_joined(questions, locate(question_path), answers, locate(answer_path))
         return [
             (key, location, row, answers.get(key)) for key, (location, row) in questions.items()
@@ -160,7 +162,7 @@ class _Reader:
 
     def _rows(self, category: str, path: str) -> Rows:
         """Read a file; give rows of unused categories the form of the others."""
-        raw, location = self._package.read(path), self._package.where(path)
+        raw, location = self._package.read(path), self._package.full_path(path)
         if category == CHATABLE:
             return {
                 f"{category}_{number}": (line, {"question": [[message]], "function": []})
@@ -181,15 +183,17 @@ class _Reader:
         return rows
 
 
-def _single(category: str, row_id: str, location: str, row: Row, answer: Line | None) -> Record:
+def _single_record(
+    category: str, row_id: str, location: str, row: Row, answer: Line | None
+) -> Record:
     """Make an entry. In the categories REST and EXEC, its gold answer is texts of calls."""
-    shaped(Single, row, location)
+    parse_tree(SingleRow, row, location)
     gold = None
     if category in (REST, *EXEC):
-        texts = _gold(CalledGold, answer)
+        texts = _gold(CallTextGold, answer)
         try:
-            gold = _called_gold([texts] if isinstance(texts, str) else texts, row["function"])
-        except (NotCalls, Refused, LookupError, TypeError) as error:
+            gold = _parse_gold([texts] if isinstance(texts, str) else texts, row["function"])
+        except (NotCalls, Refusal, LookupError, TypeError) as error:
             problem = f"{row_id!r} has gold calls that cannot be read: {error}"
             raise UserError(problem, where=location) from error
     elif answer is not None:
@@ -197,8 +201,10 @@ def _single(category: str, row_id: str, location: str, row: Row, answer: Line | 
     return row_id, {key: row[key] for key in ("question", "function")}, gold
 
 
-def _multi_turn(category: str, row_id: str, location: str, row: Row, answer: Line | None) -> Record:
-    shaped(MultiTurn, row, location)
+def _multi_turn_record(
+    category: str, row_id: str, location: str, row: Row, answer: Line | None
+) -> Record:
+    parse_tree(MultiTurnRow, row, location)
     gold, turns = _gold(MultiTurnGold, answer), len(row["question"])
     if len(gold) != turns:
         problem = f"{row_id!r} has {turns} turns, but its gold calls cover {len(gold)}"
@@ -207,54 +213,56 @@ def _multi_turn(category: str, row_id: str, location: str, row: Row, answer: Lin
     return row_id, {key: row[key] for key in keys if key in row}, gold
 
 
-def _agentic(category: str, row_id: str, location: str, row: Row, answer: Line | None) -> Record:
+def _agentic_record(
+    category: str, row_id: str, location: str, row: Row, answer: Line | None
+) -> Record:
     data: dict[str, Any] = {"question": row["question"]}
     if category in MEMORY:
-        shaped(Memory, row, location)
+        parse_tree(MemoryRow, row, location)
         data["scenario"] = row["scenario"]
         data["involved_classes"] = [f"MemoryAPI_{category.removeprefix('memory_')}"]
     else:
-        shaped(WebSearch, row, location)
+        parse_tree(WebSearchRow, row, location)
         data["involved_classes"] = ["WebSearchAPI"]
         data["show_snippet"] = "no_snippet" not in category
     gold = {"ground_truth": _gold(AgenticGold, answer)}
-    return row_id.replace(published(category), category), data, gold
+    return row_id.replace(published_name(category), category), data, gold
 
 
 _MAKERS: Mapping[Sequence[str], Callable[..., Record]] = {
-    (*SINGLE_TURN, CHATABLE, SQL, REST, *EXEC): _single,
-    CONVERSATIONS: _multi_turn,
-    AGENTIC: _agentic,
+    (*SINGLE_TURN, CHATABLE, SQL, REST, *EXEC): _single_record,
+    CONVERSATIONS: _multi_turn_record,
+    AGENTIC: _agentic_record,
 }
 
 
-def _called_gold(texts: Sequence[str], functions: Sequence[Any]) -> list[dict[str, Any]]:
+def _parse_gold(texts: Sequence[str], functions: Sequence[Any]) -> list[dict[str, Any]]:
     """Return gold calls in the form of `SingleGold`, with one acceptable value per parameter."""
     names = {doc["name"]: list(doc["parameters"]["properties"]) for doc in functions}
-    calls = read_any(Answer(f"[{', '.join(texts)}]"), DEFAULT, "python")
+    calls = read_answer(Answer(f"[{', '.join(texts)}]"), DEFAULT, "python")
     gold = []
     for call in calls or ():
         placed = {names[call.name][i]: value() for i, value in call.positional.items()}
         arguments = json.loads(json.dumps({**placed, **call.args}))  # tuples become lists
-        gold.append({call.name: {name: [_options(value)] for name, value in arguments.items()}})
+        gold.append({call.name: {name: [_to_options(value)] for name, value in arguments.items()}})
     return gold
 
 
-def _options(value: Any) -> Any:
+def _to_options(value: Any) -> Any:
     """Return a value; in an object, each value becomes a list of acceptable values."""
     return {key: [inner] for key, inner in value.items()} if isinstance(value, dict) else value
 
 
-def _gold(model: type[Part], answer: Line | None) -> Any:
+def _gold(model: type[PartialModel], answer: Line | None) -> Any:
     """Return the ``ground_truth`` of an answer. Raises `UserError` if it does not fit ``model``."""
     assert answer is not None
     location, row = answer
-    shaped(model, row, location)
+    parse_tree(model, row, location)
     return row["ground_truth"]
 
 
 def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
-    location = package.where(FORMAT_IDS)
+    location = package.full_path(FORMAT_IDS)
     ids = json_value(package.read(FORMAT_IDS), location)
     if not isinstance(ids, dict) or not ids.keys() <= set(SINGLE_TURN):
         raise UserError("is not an object {single-turn category: ids}", where=location)
@@ -263,28 +271,28 @@ def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
     return ids
 
 
-class Message(Part):
+class Message(PartialModel):
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-class Items(Part):
+class Items(PartialModel):
     type: str | None = None
 
 
-class Parameter(Part):
+class Parameter(PartialModel):
     type: str
     description: str | None = None
     items: Items | None = None
     properties: dict[str, Parameter] = Field(default_factory=dict)
 
 
-class Parameters(Part):
+class Parameters(PartialModel):
     properties: dict[str, Parameter]
     required: list[str]
 
 
-class FunctionDoc(Part):
+class FunctionDoc(PartialModel):
     name: str = Field(min_length=1)
     description: str
     parameters: Parameters
@@ -295,16 +303,16 @@ OneTurn = Annotated[list[Annotated[Turn, Field(min_length=1)]], Field(min_length
 Names = Annotated[list[str], Field(min_length=1)]
 
 
-class Single(Part):
+class SingleRow(PartialModel):
     question: OneTurn
     function: list[FunctionDoc]
 
 
-class Turns(Part):
+class TurnsRow(PartialModel):
     question: list[Turn] = Field(min_length=1)
 
 
-class MultiTurn(Turns):
+class MultiTurnRow(TurnsRow):
     initial_config: dict[str, dict[str, Any]]
     involved_classes: Names
     missed_function: dict[Annotated[str, Field(pattern="^[0-9]+$")], Names] = Field(
@@ -312,29 +320,29 @@ class MultiTurn(Turns):
     )
 
 
-class WebSearch(Part):
+class WebSearchRow(PartialModel):
     question: OneTurn
     involved_classes: Names
 
 
-class Memory(WebSearch):
+class MemoryRow(WebSearchRow):
     scenario: Literal[SCENARIOS]  # type: ignore[valid-type]
 
 
-class SingleGold(Part):
+class SingleGold(PartialModel):
     # In two published rows, a parameter has an empty list of acceptable values.
     ground_truth: list[
         Annotated[dict[str, dict[str, list[Any]]], Field(min_length=1, max_length=1)]
     ] = Field(min_length=1)
 
 
-class CalledGold(Part):
+class CallTextGold(PartialModel):
     ground_truth: str | Names
 
 
-class MultiTurnGold(Part):
+class MultiTurnGold(PartialModel):
     ground_truth: list[list[str]] = Field(min_length=1)
 
 
-class AgenticGold(Part):
+class AgenticGold(PartialModel):
     ground_truth: Names

@@ -65,7 +65,7 @@ def question_file(category: str) -> str:
     """Return the path of the file with a category's questions; categories may share a file."""
     if category in UNUSED:
         return f"{_UNUSED_FOLDER}/question/BFCL_v4_{category}.json"
-    return f"data/BFCL_v4_{published(category)}.json"
+    return f"data/BFCL_v4_{published_name(category)}.json"
 
 
 def answer_file(category: str) -> str | None:
@@ -78,7 +78,7 @@ def answer_file(category: str) -> str | None:
         )
     if category in UNUSED:
         return f"{_UNUSED_FOLDER}/possible_answer/BFCL_v4_{category}.json"
-    return f"data/possible_answer/BFCL_v4_{published(category)}.json"
+    return f"data/possible_answer/BFCL_v4_{published_name(category)}.json"
 
 
 def doc_file(name: str) -> str:
@@ -91,7 +91,7 @@ def prerequisite_file(scenario: str) -> str:
     return f"data/memory_prereq_conversation/memory_{scenario}.json"
 
 
-def published(category: str) -> str:
+def published_name(category: str) -> str:
     """Return the name of a category in upstream's file names; categories may share a name."""
     if category in WEB_SEARCH:
         return "web_search"
@@ -142,7 +142,7 @@ class UpstreamPackage(UpstreamCopy):
     __slots__ = ()
     upstream = UPSTREAM
 
-    def is_known(self) -> bool:
+    def has_official_data(self) -> bool:
         return data_sha256(self) == OFFICIAL_DATA_SHA256
 
 

@@ -23,7 +23,7 @@ from ace_ray.benchmarks.bfcl.texts import fields as fields_of
 from ace_ray.benchmarks.dataset import python_tree
 from ace_ray.errors import UserError
 
-_FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
+_FIX = f"use an unmodified copy: {UPSTREAM.data_hint}"
 
 
 def read_texts(package: UpstreamPackage) -> Texts:
@@ -80,9 +80,9 @@ def _hints(package: UpstreamPackage) -> Hints:
     return Hints(
         language={name: returned[name][0] for name in ("python", "java", "javascript")},
         any={name: added[name][0] for name in ("java", "javascript")},
-        typed={name: source.one_field(added[name][1], "type") for name in ("java", "javascript")},
-        items={name: source.one_field(added[name][2], "type") for name in ("java", "javascript")},
-        properties=source.one_field(added["javascript"][3], "schema"),
+        typed={name: source.name_field(added[name][1], "type") for name in ("java", "javascript")},
+        items={name: source.name_field(added[name][2], "type") for name in ("java", "javascript")},
+        properties=source.name_field(added["javascript"][3], "schema"),
         float_type=floats[0],
     )
 
@@ -131,7 +131,7 @@ class _Source:
     """A parsed source file of upstream. Its errors name the file."""
 
     def __init__(self, package: UpstreamPackage, path: str) -> None:
-        self._location = package.where(path)
+        self._location = package.full_path(path)
         try:
             self._tree = python_tree(package.read(path))
         except ValueError as error:
@@ -165,7 +165,7 @@ class _Source:
             raise self.error(f"{name} must have the fields {', '.join(sorted(fields))}")
         return value
 
-    def one_field(self, template: str, name: str) -> str:
+    def name_field(self, template: str, name: str) -> str:
         """Replace the only ``{}`` of a template by ``{name}``."""
         if template.count("{}") != 1:
             raise self.error("the hints about types do not have the expected form")

@@ -9,7 +9,7 @@ object; if it lacks keyword arguments, it becomes its source text. Upstream runs
 through ``eval``; here operations on literals are computed. Most other operations fail in upstream,
 because the names that models use (``base * height``) are undefined there. These failures are
 recognised without running anything. All other operations would run code in upstream; they are
-refused (`Refused`).
+refused (`Refusal`).
 
 A Python keyword as an argument's name (``flight_book(from="Seattle")``) is a syntax error in
 upstream, which finds no call. Under ``strict`` it is a call."""
@@ -26,9 +26,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
-from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, read_json, read_xml
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, DecodedCall, read_json, read_xml
 from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
-from ace_ray.parsing.constant_folding import Refused
+from ace_ray.parsing.constant_folding import Refusal
 from ace_ray.parsing.literals import LenientReader
 from ace_ray.parsing.syntax import MAX_CHARS, NotCalls, bounded_json, expression
 from ace_ray.types import ToolCall
@@ -41,7 +41,7 @@ def decode(
 ) -> list[dict[Any, dict[Any, Any]]]:
     """Decode a text into calls: ``[{name: {parameter: value}}, ...]``.
 
-    Raises `NotCalls` if upstream's decoder returns no list, `Refused` if it would run code."""
+    Raises `NotCalls` if upstream's decoder returns no list, `Refusal` if it would run code."""
     calls = read(text, form, language)
     if calls is None:
         raise NotCalls("no call")
@@ -53,7 +53,7 @@ def decode(
     return [{call.name: call.args} for call in calls]
 
 
-def executable(answer: Answer) -> list[str] | None:
+def executable_calls(answer: Answer) -> list[str] | None:
     """Return the calls of an episode's answer as strings ``name(key=value, ...)``.
 
     Return None for an answer that does not decode or contains no call."""
@@ -65,12 +65,12 @@ def executable(answer: Answer) -> list[str] | None:
         if answer.calls is not None:
             return None
         decoded = decode(answer.text or "")
-        return [_call(name, args) for call in decoded for name, args in call.items()] or None
-    except (ValueError, Refused, RecursionError):  # `NotCalls` too
+        return [_call_text(name, args) for call in decoded for name, args in call.items()] or None
+    except (ValueError, Refusal, RecursionError):  # `NotCalls` too
         return None
 
 
-def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | None:
+def read_answer(answer: Answer, form: Form, language: Language) -> list[DecodedCall] | None:
     """Read the calls of an answer: native tool calls, or a text, which `read` reads.
 
     A native answer without calls gives an empty list, or raises `NotCalls` if it has a text."""
@@ -88,26 +88,28 @@ def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | Non
 def holds_calls(answer: Answer, form: Form, language: Language) -> bool:
     """Return whether an answer contains calls, or code that upstream would have to run."""
     try:
-        calls = read_any(answer, form, language)
+        calls = read_answer(answer, form, language)
     except NotCalls:
         return False
-    except Refused:
+    except Refusal:
         return True
     return are_calls(calls)
 
 
-def are_calls(read: Sequence[Read] | None) -> bool:
+def are_calls(read: Sequence[DecodedCall] | None) -> bool:
     """Return whether ``read`` has at least one call and the arguments of all calls are objects."""
     return bool(read) and all(isinstance(call.args, dict) for call in read or ())
 
 
-# Cached because `BFCL.check` and then `BFCL.unread` decode the same answer.
+# Cached because `BFCL.check` and then `BFCL.parse_failures` decode the same answer.
 @lru_cache(maxsize=1)
-def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list[Read] | None:
-    """Read the calls of a text as `Read` objects. Return None if upstream's decoder does not return
-    a list.
+def read(
+    text: str, form: Form = DEFAULT, language: Language = "python"
+) -> list[DecodedCall] | None:
+    """Read the calls of a text as `DecodedCall` objects. Return None if upstream's decoder does not
+    return a list.
 
-    Raises `NotCalls` if upstream's decoder raises, and `Refused` if it would run code."""
+    Raises `NotCalls` if upstream's decoder raises, and `Refusal` if it would run code."""
     text = _source(text, form)
     if form.returned == "json":
         return read_json(text)
@@ -120,11 +122,11 @@ def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list
     return _python_calls(expression(text.strip().strip("'")))
 
 
-def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[Read]:
+def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[DecodedCall]:
     """Read the calls of an answer in which a Python keyword is used as an argument's name.
 
     Upstream's decoder cannot parse such answers, which is a defect. Raises `NotCalls` for all other
-    answers, and `Refused` as `read` does."""
+    answers, and `Refusal` as `read` does."""
     if answer.calls is not None or form.returned != "python" or language != "python":
         raise NotCalls("not an answer with calls in Python")
     text = _source(answer.text or "", form).strip().strip("'")
@@ -155,10 +157,10 @@ def _source(text: str, form: Form) -> str:
     return text.strip()
 
 
-def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
+def _read_native(calls: Sequence[ToolCall]) -> list[DecodedCall]:
     if len(calls) > MAX_NATIVE_CALLS:
         raise NotCalls(f"more than {MAX_NATIVE_CALLS} calls")
-    return [Read(call.name, _arguments(call)) for call in calls]
+    return [DecodedCall(call.name, _arguments(call)) for call in calls]
 
 
 def _arguments(call: ToolCall) -> Any:
@@ -181,7 +183,7 @@ def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
     return texts
 
 
-def _call(name: Any, args: Mapping[Any, Any]) -> str:
+def _call_text(name: Any, args: Mapping[Any, Any]) -> str:
     """Return a call as the string that upstream executes.
 
     As in upstream, an argument ``{f: {...}, ...}`` whose values are all objects becomes a call of
@@ -198,13 +200,13 @@ def _value(value: Any) -> str:
     if not value:
         raise NotCalls("an empty object in a call")
     name = next(iter(value))
-    return _call(name, value[name])
+    return _call_text(name, value[name])
 
 
-def _python_calls(tree: ast.expr) -> list[Read]:
+def _python_calls(tree: ast.expr) -> list[DecodedCall]:
     """Read the calls of a Python expression: one call, or a list, tuple or set of calls.
 
-    Raises `NotCalls` where upstream's decoder raises, and `Refused` for an operation that is not
+    Raises `NotCalls` where upstream's decoder raises, and `Refusal` for an operation that is not
     computed here. If both apply, the first in upstream's order of evaluation is raised."""
     reader = LenientReader(KNOWN.__contains__, bare_as_source=True)
     try:
@@ -217,21 +219,21 @@ def _python_calls(tree: ast.expr) -> list[Read]:
         raise NotCalls("nested too deep") from None
 
 
-def _python_call(node: ast.expr, reader: LenientReader) -> Read:
+def _python_call(node: ast.expr, reader: LenientReader) -> DecodedCall:
     if not isinstance(node, ast.Call):
         raise NotCalls(f"{type(node).__name__} instead of a call")
     name, args = reader.call(node)
-    positional = {n: partial(_positional, item) for n, item in enumerate(node.args)}
+    positional = {n: partial(_positional_value, item) for n, item in enumerate(node.args)}
     names: set[str | None] = set()
     repeated = None
     for argument in node.keywords:
         if argument.arg in names:
             repeated = argument.arg
         names.add(argument.arg)
-    return Read(name, args, positional, repeated=repeated)
+    return DecodedCall(name, args, positional, repeated=repeated)
 
 
-def _positional(node: ast.expr) -> Any:
+def _positional_value(node: ast.expr) -> Any:
     # A new reader has a new budget for operations. The value may be requested several times.
     return LenientReader(KNOWN.__contains__, bare_as_source=True).value(node)
 

@@ -33,13 +33,13 @@ class Answer:
     """True for a stored answer in a shape on which upstream's decoder raises."""
 
     @classmethod
-    def of(cls, completion: Completion) -> Answer:
+    def from_completion(cls, completion: Completion) -> Answer:
         if completion.tools is None:
             return cls(completion.text)
         return cls(completion.tools.content, completion.tools.calls)
 
     @classmethod
-    def stored(cls, value: Any) -> Answer:
+    def from_json(cls, value: Any) -> Answer:
         """Read an answer that `as_json` wrote."""
         if not isinstance(value, Mapping):
             return cls(str(value))
@@ -54,13 +54,13 @@ class Answer:
         return stored | {"unreadable": True} if self.unreadable else stored
 
 
-class Read(NamedTuple):
+class DecodedCall(NamedTuple):
     """One call of an answer, as upstream's decoder reads it.
 
     ``name`` and ``args`` can have any type if they come from JSON. The key None in ``args`` stands
     for ``**`` in Python, and for a positional argument in Java and JavaScript. ``positional`` maps
     the index of a positional argument to a function that returns its value, and may raise
-    `NotCalls` or `Refused`. ``bare``: number of positional arguments that upstream keeps
+    `NotCalls` or `Refusal`. ``bare``: number of positional arguments that upstream keeps
     under None; with more than one, its decoder fails. ``repeated``: an argument name that is given
     twice; upstream takes the last value."""
 
@@ -75,7 +75,7 @@ _LIST_BEGINS = re.compile(r"\[\s*+\{")
 _LIST_ENDS = re.compile(r"\}\s*+\]")
 
 
-def read_json(text: str) -> list[Read]:
+def read_json(text: str) -> list[DecodedCall]:
     """Read the calls of a JSON list in a text; return an empty list if the text is not JSON.
 
     Raises `NotCalls` if a call lacks ``function`` or ``parameters``, if the JSON is a number,
@@ -99,27 +99,29 @@ def read_json(text: str) -> list[Read]:
             raise NotCalls("an object without function and parameters")
         if isinstance(call["function"], (list, dict)):
             raise NotCalls("a function name that is not a string")
-    return [Read(call["function"], call["parameters"]) for call in calls]
+    return [DecodedCall(call["function"], call["parameters"]) for call in calls]
 
 
 _BEGIN, _END = "<functions>", "</functions>"
 _LITERALS = ("array", "tuple", "object", "dict")
 
 
-def read_xml(text: str, *, verbose: bool) -> list[Read]:
+def read_xml(text: str, *, verbose: bool) -> list[DecodedCall]:
     """Read the calls of the first ``<functions>`` element; the text before and after it is ignored.
     Raises `NotCalls` where upstream's decoder raises, and beyond `MAX_CODE` and `MAX_DEPTH`."""
     begin = text.find(_BEGIN)
     end = text.find(_END, begin)
     if begin < 0 or end < 0:
         raise NotCalls("no <functions> element")
-    return [_xml_call(function, verbose) for function in _xml_root(text[begin : end + len(_END)])]
+    return [
+        _xml_call(function, verbose) for function in _xml_elements(text[begin : end + len(_END)])
+    ]
 
 
-def _xml_root(text: str) -> list[ET.Element]:
+def _xml_elements(text: str) -> list[ET.Element]:
     if len(text) > MAX_CODE:
         raise NotCalls(f"longer than {MAX_CODE} characters")
-    parser = ET.XMLParser(target=_Bounded())
+    parser = ET.XMLParser(target=_BoundedBuilder())
     try:
         parser.feed(text)
         root: ET.Element = parser.close()
@@ -128,7 +130,7 @@ def _xml_root(text: str) -> list[ET.Element]:
     return root.findall("function")
 
 
-class _Bounded(ET.TreeBuilder):
+class _BoundedBuilder(ET.TreeBuilder):
     """Builds an XML tree of at most `MAX_DEPTH` levels. Raises `NotCalls` beyond that."""
 
     depth = 0
@@ -147,7 +149,7 @@ class _Bounded(ET.TreeBuilder):
         raise NotCalls("a document type in XML")
 
 
-def _xml_call(function: ET.Element, verbose: bool) -> Read:
+def _xml_call(function: ET.Element, verbose: bool) -> DecodedCall:
     holder = function.find("params") if verbose else None
     params = (function if holder is None else holder).findall("param")
     args: dict[str | None, Any] = {}
@@ -157,7 +159,7 @@ def _xml_call(function: ET.Element, verbose: bool) -> Read:
             args[param.get("name")] = _xml_value(param.get("value", ""), kind)
         else:
             args[_name_of(param)] = _xml_value((param.text or "").strip(), kind)
-    return Read(_name_of(function), args)
+    return DecodedCall(_name_of(function), args)
 
 
 def _name_of(element: ET.Element) -> str:

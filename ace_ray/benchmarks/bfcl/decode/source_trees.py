@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
-from ace_ray.benchmarks.bfcl.decode.calls import Read
+from ace_ray.benchmarks.bfcl.decode.calls import DecodedCall
 from ace_ray.errors import UserError
 from ace_ray.parsing.syntax import NotCalls
 
@@ -25,7 +25,7 @@ _JAVA_BARE = ("identifier", "class_literal")
 _JAVA_COMMENTS = ("line_comment", "block_comment")
 
 
-def read_java(text: str) -> list[Read] | None:
+def read_java(text: str) -> list[DecodedCall] | None:
     """Read the first call of a text. Return a list of this call, or None if the text contains none.
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
@@ -51,12 +51,12 @@ def _java_text(node: Any, source: str) -> str:
     return source[node.start_byte : node.end_byte]
 
 
-def _java_call(call: Any, source: str) -> Read:
+def _java_call(call: Any, source: str) -> DecodedCall:
     name = _java_text(call.child_by_field_name("name"), source)
     owner = call.child_by_field_name("object")
     if owner is not None:
         name = f"{_java_text(owner, source)}.{name}"
-    return _read_of(
+    return _to_call(
         name,
         call.child_by_field_name("arguments").children,
         partial(_java_text, source=source),
@@ -74,20 +74,20 @@ def _java_value(node: Any, source: str, *, inside: bool = False) -> str:
     if kind in _WHOLE:
         return _java_text(node, source)
     if kind == "array_creation_expression":
-        return f"new {_part(node, 'type', source)}[]{_part(node, 'value', source)}"
+        return f"new {_field_text(node, 'type', source)}[]{_field_text(node, 'value', source)}"
     if kind == "object_creation_expression":
         arguments = ", ".join(
             _java_value(child, source, inside=True)
             for child in node.child_by_field_name("arguments").children
             if child.type not in (",", "(", ")")
         )
-        return f"new {_part(node, 'type', source)}({arguments})"
+        return f"new {_field_text(node, 'type', source)}({arguments})"
     if not node.children:
         return _java_text(node, source)
     return "".join([_java_value(child, source, inside=True) for child in node.children])
 
 
-def _part(node: Any, field: str, source: str) -> str:
+def _field_text(node: Any, field: str, source: str) -> str:
     part = node.child_by_field_name(field)
     if part is None:
         raise NotCalls(f"an array without its {field}")
@@ -97,7 +97,7 @@ def _part(node: Any, field: str, source: str) -> str:
 _JAVASCRIPT_BARE = ("identifier", "true")
 
 
-def read_javascript(text: str) -> list[Read] | None:
+def read_javascript(text: str) -> list[DecodedCall] | None:
     """Read the first call that is a complete statement. Return a list of this call; None if no
     statement is a call.
 
@@ -113,9 +113,9 @@ def read_javascript(text: str) -> list[Read] | None:
     return None
 
 
-def _javascript_call(call: Any) -> Read:
+def _javascript_call(call: Any) -> DecodedCall:
     called, arguments = call.children[:2]
-    return _read_of(
+    return _to_call(
         _javascript_text(called),
         arguments.children,
         _javascript_text,
@@ -197,7 +197,7 @@ def load_grammar(language: str) -> tuple[Any, Any]:
     return tree_sitter.Parser, tree_sitter.Language(grammar.language())
 
 
-def _read_of(
+def _to_call(
     name: str,
     arguments: Any,
     text: Callable[[Any], str],
@@ -205,7 +205,7 @@ def _read_of(
     *,
     bare: tuple[str, ...],
     comments: tuple[str, ...],
-) -> Read:
+) -> DecodedCall:
     """Return a call of the function ``name``, whose ``arguments`` are nodes of a syntax tree.
 
     ``bare``: types of the nodes that upstream keeps as positional arguments. ``comments``: types of
@@ -227,4 +227,4 @@ def _read_of(
             if node.type in bare:
                 count += 1
                 args.setdefault(None, text(node))
-    return Read(name, args, positional, count)
+    return DecodedCall(name, args, positional, count)

@@ -20,7 +20,7 @@ from ace_ray.benchmarks.bfcl.episode.conversation import (
 )
 from ace_ray.benchmarks.bfcl.episode.services import Service, ServiceFailed
 from ace_ray.benchmarks.bfcl.options import WebSearchConfig
-from ace_ray.benchmarks.bfcl.prompts import with_system
+from ace_ray.benchmarks.bfcl.prompts import add_system
 from ace_ray.benchmarks.bfcl.tools.environment import MAX_CALL_CHARS
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.context import EpisodeContext
@@ -98,7 +98,7 @@ async def memory_rollout(
     async with context.sandbox() as session:
         sandbox = Sandbox(session, embed)
         await sandbox.restore(snapshot)
-        question = with_system(settings.prompts.texts.agentic, entry.data["question"][0])
+        question = add_system(settings.prompts.texts.agentic, entry.data["question"][0])
         conversation, opening = await _begin(entry, context, settings, sandbox, question)
         ending = await conversation.play([opening])
         end = await sandbox.snapshot()
@@ -127,7 +127,7 @@ async def _begin(
     conversation = Conversation(context, sandbox.step, tools, settings.results)
     backend = entry.category.removeprefix("memory_")
     text = settings.prompts.memory(entry.data["scenario"], backend, await sandbox.dump())
-    return conversation, settings.opening(with_system(text, messages), functions)
+    return conversation, settings.opening(add_system(text, messages), functions)
 
 
 MAX_RESULTS = 50
@@ -168,7 +168,7 @@ class WebSearchAPI:
         try:
             if len(text) > MAX_CALL_CHARS:
                 raise ValueError(f"a call of more than {MAX_CALL_CHARS} characters")
-            result = await evaluate(text, self._tools, _no_nesting)
+            result = await evaluate(text, self._tools, _refuse_nesting)
         except ServiceFailed:
             raise
         except Exception as error:  # noqa: BLE001 - the model sees any error of its call
@@ -215,7 +215,7 @@ def _results(reply: Reply) -> list[Mapping[str, Any]]:
     return results
 
 
-def _no_nesting(call: Coroutine[Any, Any, Any]) -> None:
+def _refuse_nesting(call: Coroutine[Any, Any, Any]) -> None:
     call.close()
     raise ValueError("a call among the arguments")
 
@@ -231,7 +231,7 @@ async def web_search_rollout(
     Raises `RowError`, for example `ServiceFailed`."""
     functions, _ = settings.functions(entry)
     tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))
-    messages = with_system(settings.prompts.texts.agentic, entry.data["question"][0])
+    messages = add_system(settings.prompts.texts.agentic, entry.data["question"][0])
     conversation = Conversation(context, tools.step, settings.tools(functions), settings.results)
     ending = await conversation.play([settings.opening(messages, functions)])
     context.episode.state = conversation.state(ending)

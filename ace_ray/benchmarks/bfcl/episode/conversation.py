@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ace_ray.benchmarks.bfcl.decode import executable
+from ace_ray.benchmarks.bfcl.decode import executable_calls
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.bfcl.functions import offered
+from ace_ray.benchmarks.bfcl.functions import split_functions
 from ace_ray.benchmarks.bfcl.prompts import Prompts
-from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_results
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_messages
 from ace_ray.sandbox.protocol import Session
 from ace_ray.types import Entry, Episode
 
@@ -46,7 +46,7 @@ class EpisodeSettings:
         """Return the functions offered from the first turn on, and the held-out functions by the
         number of the turn that adds them."""
         held_out = entry.data.get("missed_function", {})
-        return offered(self.docs, entry.data["involved_classes"], held_out)
+        return split_functions(self.docs, entry.data["involved_classes"], held_out)
 
     def tools(self, functions: Docs) -> list[dict[str, Any]] | None:
         """Return the tools of native mode; None in prompt mode."""
@@ -70,7 +70,7 @@ class Conversation:
     observed: list[list[list[str]]] = field(default_factory=list)
     """For each turn, the results of each step with calls."""
 
-    async def turn(self, messages: Sequence[Message]) -> None:
+    async def run_turn(self, messages: Sequence[Message]) -> None:
         """Run one turn: call the model and execute its calls, until an answer contains no call.
 
         Raises `Truncated`, with reason "steps" at the step limit; `PromptTooLong` if the very first
@@ -84,8 +84,8 @@ class Conversation:
             completion = await self.context.ask(tools=self.tools)
             if isinstance(completion, Truncated):
                 raise completion
-            answers.append(Answer.of(completion))
-            calls = executable(answers[-1])
+            answers.append(Answer.from_completion(completion))
+            calls = executable_calls(answers[-1])
             if not calls:
                 return
             observed.append(await self.execute(calls))
@@ -97,7 +97,7 @@ class Conversation:
         """Run all turns. Return the reason if the conversation was truncated, else ""."""
         try:
             for messages in turns:
-                await self.turn(messages)
+                await self.run_turn(messages)
         except Truncated as truncated:
             return truncated.reason
         return ""
@@ -114,7 +114,7 @@ class Conversation:
         self, calls: Sequence[str], results: Sequence[str]
     ) -> list[dict[str, Any]]:
         if self.tools is not None:
-            return tool_results(self.context.episode.messages[-1], results)
+            return tool_messages(self.context.episode.messages[-1], results)
         messages = [
             {"role": "tool", "name": call, "content": result}
             for call, result in zip(calls, results, strict=True)

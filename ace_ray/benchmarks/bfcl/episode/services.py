@@ -15,7 +15,7 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
 from ace_ray.models.urls import http_url
-from ace_ray.util.secrets import without_key
+from ace_ray.util.secrets import mask_key
 
 # Timeout of one attempt.
 TIMEOUT_S = 30.0
@@ -92,7 +92,7 @@ class Service:
                 reply = await self._transport.fetch(request)
             except OSError as error:
                 text = f"{type(error).__name__}: {error}"
-                cause = " ".join(without_key(text, key)[:300].split())
+                cause = " ".join(mask_key(text, key)[:300].split())
             else:
                 if reply.status not in RETRIED and reply.status < 500:
                     return reply

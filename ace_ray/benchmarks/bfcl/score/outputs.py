@@ -31,11 +31,11 @@ from ace_ray.benchmarks.external_outputs import (
     Entries,
     Output,
     Placed,
-    each_once,
     read_rows,
     require_known,
     sample_of,
     text_of,
+    unique_outputs,
     value_of,
 )
 from ace_ray.errors import UserError
@@ -137,15 +137,15 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
 
     Raises `UserError` for a malformed line, for a path with results of several models or of none,
     and for answers in a format that only upstream's handler of the model reads."""
-    return each_once(_outputs(path, entries), path)
+    return unique_outputs(_outputs(path, entries), path)
 
 
 def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     if path.is_file() and not _FILE.fullmatch(path.name):
         form = _form_of([path], "output", "")
         for location, row in read_rows(path):
-            if not _dropped(row.get("id"), entries):
-                entry = _answered_by(row, entries, location)
+            if not _is_dropped(row.get("id"), entries):
+                entry = _find_entry(row, entries, location)
                 value = value_of(row, "output", location)
                 yield location, _output(entry, value, sample_of(row, location), form, entries)
         return
@@ -155,7 +155,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     for source in sources:
         for location, row in read_rows(source.path):
             entry_id = text_of(row, "id", location)
-            if "_prereq_" in entry_id or _dropped(entry_id, entries):
+            if "_prereq_" in entry_id or _is_dropped(entry_id, entries):
                 continue
             if source.label in _RENAMED:
                 entry_id = entry_id.replace(f"{source.label}_", f"{source.category}_", 1)
@@ -163,7 +163,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             yield location, _output(entry, value_of(row, "result", location), 0, form, entries)
 
 
-def _dropped(entry_id: Any, entries: Entries) -> bool:
+def _is_dropped(entry_id: Any, entries: Entries) -> bool:
     """Return whether upstream has removed an id. If so, count the output in ``entries.remarks``."""
     if not isinstance(entry_id, str) or entry_id not in DROPPED_IDS:
         return False
@@ -180,13 +180,13 @@ def _output(entry: Entry, value: Any, sample: int | str, form: Form, entries: En
     return Output(entry, sample, _episode(entry, value, form))
 
 
-def _answered_by(row: Row, entries: Entries, location: str) -> Entry:
+def _find_entry(row: Row, entries: Entries, location: str) -> Entry:
     """Return the entry that a row answers. Load only the category that the row's id contains."""
     if "category" not in row:
         category = text_of(row, "id", location).partition(":")[0].rpartition("_")[0]
         if category in entries.categories:
             row = {**row, "category": category}
-    return entries.answered_by(row, location)
+    return entries.entry_of(row, location)
 
 
 def _sources(path: Path, entries: Entries) -> list[Source]:
@@ -194,7 +194,7 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
     if path.is_file():
         files = [path]
     elif path.is_dir():
-        files = sorted(_below(path))
+        files = sorted(_find_files(path))
     else:
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
     fix = "name one model's folder, result/<model>, one of its files, or a JSON lines file"
@@ -207,7 +207,7 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
     sources: dict[str, Source] = {}
     for file in files:
         name = _FILE.fullmatch(file.name)
-        assert name is not None  # `_below` and `_outputs` have checked the name
+        assert name is not None  # `_find_files` and `_outputs` have checked the name
         source = Source(file, name[1])
         if source.label in _GROUP_NAMES:
             entries.remarks[f"files named {source.label}, a group of categories, skipped"] += 1
@@ -227,7 +227,7 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
     return [sources[category] for category in entries.categories if category in sources]
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _find_files(folder: Path) -> Iterator[Path]:
     for dirpath, folders, files in os.walk(folder):
         parent = Path(dirpath)
         if len(parent.relative_to(folder).parts) >= _LEVELS - 1:
@@ -263,14 +263,15 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     has_handler = has_handler and not fc_texts
     for path in paths:
         for _, row in read_rows(path):
-            for answer in _flat(row.get(key), row.get("id")):
+            for answer in _flatten(row.get(key), row.get("id")):
                 if isinstance(answer, list):
                     called = [call for call in answer if isinstance(call, dict)]
                     lists = True
                     listed += bool(called)
                     # ``{name: arguments}`` with arguments as a JSON string.
                     json_args += any(
-                        _parts(call) is None and isinstance(next(iter(call.values()), None), str)
+                        _call_parts(call) is None
+                        and isinstance(next(iter(call.values()), None), str)
                         for call in called
                     )
                 elif isinstance(answer, str):
@@ -292,7 +293,7 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     return "tagged" if tagged > listed else in_lists
 
 
-def _parts(call: dict[str, Any]) -> tuple[str, Any] | None:
+def _call_parts(call: dict[str, Any]) -> tuple[str, Any] | None:
     """Return the name and the arguments of a call that has a key for each, else None."""
     for name, arguments in _NAMED:
         if call.keys() == {name, arguments} and isinstance(call[name], str):
@@ -300,7 +301,7 @@ def _parts(call: dict[str, Any]) -> tuple[str, Any] | None:
     return None
 
 
-def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
+def _flatten(value: Any, entry_id: Any) -> Iterator[Any]:
     """Yield the answers in ``value``, the result of a single-turn entry or of a conversation."""
     nested = isinstance(value, list) and str(entry_id).startswith(("multi_", "memory_", "web_"))
     for turn in value if nested else [[value]]:
@@ -348,7 +349,7 @@ def _answer(value: Any, form: Form, *, agentic: bool = False) -> Answer:
     if isinstance(value, str):
         if form in _TEXTS:
             return Answer(_TEXTS[form](value))
-        tagged = _tagged(value) if form == "tagged" else ()
+        tagged = _tagged_calls(value) if form == "tagged" else ()
         return Answer("" if tagged else value, tagged)
     if value and isinstance(value, list) and all(isinstance(part, str) for part in value):
         # Handlers of Gemini and Nova store a text as the list of its parts. In agentic categories
@@ -371,7 +372,7 @@ def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
     for call in value:
         if not isinstance(call, dict) or not call:
             return None
-        parts = _parts(call) if form == "objects" else None
+        parts = _call_parts(call) if form == "objects" else None
         name, arguments = parts or next(iter(call.items()))
         if isinstance(arguments, str):
             calls.append(ToolCall(name, arguments))
@@ -391,7 +392,7 @@ def _json(value: Any) -> str:
         return "{..."
 
 
-def _tagged(text: str) -> tuple[ToolCall, ...]:
+def _tagged_calls(text: str) -> tuple[ToolCall, ...]:
     """Read the calls between ``<tool_call>`` tags (upstream ``qwen_fc.py``). Skip blocks that are
     not JSON. If a block is JSON but not a call, return no calls."""
     calls, position = [], 0

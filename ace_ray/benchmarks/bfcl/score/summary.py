@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import stdev
 from typing import Any
 
-from ace_ray.benchmarks.aggregates import Column, Columns, aggregates, judged
+from ace_ray.benchmarks.aggregates import Column, Columns, aggregates, to_aggregates
 from ace_ray.benchmarks.bfcl.categories import (
     ALL_CATEGORIES,
     FORMAT_SENSITIVITY,
@@ -41,10 +41,10 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
     A category with a larger share of unscored rows than ``max_unscored`` enters no aggregate. Its
     accuracy over the scored rows is still reported."""
     diagnostics, endings = Diagnostics(), dict[str, dict[str, int]]()
-    counted = diagnostics.through(count_endings(rows, ENDINGS, endings))
+    counted = diagnostics.collect(count_endings(rows, ENDINGS, endings))
     summary = statistics(counted, RULE_SETS, {"all": ALL_CATEGORIES}, max_unscored)
     for rules in RULE_SETS:
-        categories = judged(summary["categories"], rules, max_unscored)
+        categories = to_aggregates(summary["categories"], rules, max_unscored)
         for version, columns in VERSIONS.items():
             cells = aggregates(columns, categories)
             summary["rules"][rules][version] = {
@@ -99,7 +99,7 @@ GOLD = "gold_token_probability"
 TURN_METRICS = ("turns_passed", "turns_state", "turns_response")
 
 
-def with_metrics(
+def add_metrics(
     verdicts: Mapping[str, Verdict],
     *,
     ending: str | None,
@@ -115,14 +115,14 @@ def with_metrics(
 
 class Diagnostics:
     """Collects turn metrics, gold probabilities and tallies per prompt form from the rows that are
-    iterated with `through`."""
+    iterated with `collect`."""
 
     def __init__(self) -> None:
         self.turn_matches: dict[str, dict[str, dict[str, float]]] = {}
         self._logs: dict[str, list[float]] = {"single_turn": [], "live": []}
         self._forms: dict[str, Tally] = {}
 
-    def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
+    def collect(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         for row in rows:
             metrics = row.verdicts["official"].metrics if row.verdicts else {}
             if (probability := metrics.get(GOLD, 0)) > 0:

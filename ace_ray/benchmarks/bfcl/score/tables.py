@@ -7,14 +7,20 @@ from typing import Any
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.aggregates import column_estimate, column_score, table_of_runs
-from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, FORMS, GROUPS, MEMORY, asked_id
+from ace_ray.benchmarks.bfcl.categories import (
+    FORMAT_SENSITIVITY,
+    FORMS,
+    GROUPS,
+    MEMORY,
+    original_id,
+)
 from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, TURN_METRICS, V4, VERSIONS
-from ace_ray.benchmarks.comparability import marked
+from ace_ray.benchmarks.comparability import mark_labels
 from ace_ray.benchmarks.endings import endings_table
-from ace_ray.benchmarks.results import Estimate, Paper, ReportedRun, Score, Table, Value
+from ace_ray.benchmarks.results import BenchmarkResult, Estimate, Paper, Score, Table, Value
 from ace_ray.benchmarks.sizes import curves_by_size, paper_with_curves
-from ace_ray.benchmarks.statistics import VALUE, estimate, percents, pooled, sample_tables
-from ace_ray.types import RULE_SETS, ResultRow, own_task
+from ace_ray.benchmarks.statistics import VALUE, estimate, percents, pooled_score, sample_tables
+from ace_ray.types import RULE_SETS, ResultRow, task_key
 
 _HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
 
@@ -99,7 +105,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
         title = "Overall" if name == "overall" else V4[name].title
         columns = version, VERSIONS[version]
         scores.append(column_score(summary, rules, columns, name, title))
-    return [*scores, pooled(stats[rules] for stats in summary["categories"].values())]
+    return [*scores, pooled_score(stats[rules] for stats in summary["categories"].values())]
 
 
 # The leaderboard's groups. Format sensitivity is a group of its own and enters no score.
@@ -117,11 +123,11 @@ def task(row: ResultRow) -> str:
     if row.category in MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
     if row.category == FORMAT_SENSITIVITY:
-        return asked_id(row.id)
-    return own_task(row)
+        return original_id(row.id)
+    return task_key(row)
 
 
-def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
+def paper(runs: Sequence[BenchmarkResult], rules: str) -> Paper:
     """Return tables of leaderboard columns and of accuracy per form, and curves by model size."""
     tables = [_leaderboard(runs, version, rules) for version in VERSIONS]
     notes = []
@@ -137,11 +143,11 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     return paper_with_curves(tables, notes, curves_by_size(runs, panels, "bfcl-sizes", title))
 
 
-def _column(run: ReportedRun, version: str, name: str, rules: str) -> Estimate | None:
+def _column(run: BenchmarkResult, version: str, name: str, rules: str) -> Estimate | None:
     return column_estimate(run, run.summary, rules, (version, VERSIONS[version]), name)
 
 
-def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
+def _leaderboard(runs: Sequence[BenchmarkResult], version: str, rules: str) -> Table:
     columns = VERSIONS[version]
     return table_of_runs(
         f"leaderboard-{version}",
@@ -153,19 +159,19 @@ def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table
     )
 
 
-def _turns(runs: Sequence[ReportedRun], rules: str) -> Table:
-    labels, legend = marked(runs)
+def _turns(runs: Sequence[BenchmarkResult], rules: str) -> Table:
+    labels, legend = mark_labels(runs)
     pairs = zip(runs, labels, strict=True)
     lines = [[label, *line] for run, label in pairs for line in _turn_lines(run.summary, rules)]
     title = f"Turns of conversations (%), {rules} rules: in no score"
     return Table("turn-matches", title, ["Model", *_TURNS_HEADER], lines, legend)
 
 
-def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
+def _forms(runs: Sequence[BenchmarkResult], rules: str) -> Table | None:
     form_runs = [run for run in runs if run.summary["format_sensitivity"]]
     if not form_runs:
         return None
-    labels, legend = marked(form_runs)
+    labels, legend = mark_labels(form_runs)
     blocks = [run.summary["format_sensitivity"][rules] for run in form_runs]
     lines: list[list[Value]] = [
         [str(form), *(estimate(b["forms"].get(str(form))) for b in blocks)] for form in FORMS

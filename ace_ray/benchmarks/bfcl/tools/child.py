@@ -16,12 +16,12 @@ from ace_ray.benchmarks.bfcl.tools.environment import (
     InitialState,
     Shared,
     difference,
+    has_shared_changes,
     open_environment,
-    shared_changed,
 )
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import NAMES
-from ace_ray.sandbox.limited_child import limited
+from ace_ray.sandbox.limited_child import call_limits
 
 # Modules that Python would otherwise import during a call, when files cannot be opened any more.
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "mpmath.ctx_mp")
@@ -48,7 +48,7 @@ class Tools:
             return None
         if "load" in request:
             for name in request["load"]:
-                with limited():
+                with call_limits():
                     load_class(self._sources, name)
             return None
         for number in request["forget"]:
@@ -56,7 +56,7 @@ class Tools:
         attempt = self._attempts.setdefault(request["attempt"], _Attempt())
         # The limits apply to all operations together. If they are exceeded, the caller sends the
         # operations again one by one.
-        with limited():
+        with call_limits():
             return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
 
     def op_open(
@@ -77,7 +77,7 @@ class Tools:
 
     def op_broke(self, attempt: _Attempt, name: str) -> None:
         """Charge CPU time to the environment ``name`` for a call that exceeded a limit."""
-        attempt.environments[name].broke()
+        attempt.environments[name].charge_call()
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:
         return attempt.environments[name].state()
@@ -87,7 +87,7 @@ class Tools:
         return difference(boxes[ours].instances, boxes[theirs].instances)
 
     def op_shared_changed(self, attempt: _Attempt) -> bool:
-        return shared_changed(attempt.shared)
+        return has_shared_changes(attempt.shared)
 
 
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {

@@ -16,7 +16,7 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.categories import COMPOSITE
 from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
-from ace_ray.benchmarks.bfcl.tools.standins import known_vectors
+from ace_ray.benchmarks.bfcl.tools.standins import use_vectors
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
 from ace_ray.types import Entry
@@ -108,8 +108,8 @@ class Environment:
         return unknown_tool(name)
 
     def state(self) -> Any:
-        """Return ``{class: {public attribute: value}}`` as JSON values, shortened by `as_json`."""
-        return as_json(
+        """Return ``{class: {public attribute: value}}`` as JSON values, shortened by `to_json`."""
+        return to_json(
             {
                 name: {k: v for k, v in vars(instance).items() if not k.startswith("_")}
                 for name, instance in self.instances.items()
@@ -129,7 +129,7 @@ class Environment:
             if self._cpu_s <= 0:
                 raise CallRefused("the calls of this conversation have used up their budget")
             # `localcontext` undoes a decimal precision that a method sets.
-            with known_vectors(self._vectors), localcontext():
+            with use_vectors(self._vectors), localcontext():
                 # Copy the result of a nested call, unlike upstream. Otherwise a model could build
                 # a few dozen objects that contain each other, which take forever to print.
                 result = _text_of(evaluate(text, self._tools, copy.deepcopy))
@@ -142,7 +142,7 @@ class Environment:
         self._cpu_s -= time.process_time() - began
         return result
 
-    def broke(self) -> None:
+    def charge_call(self) -> None:
         """Reduce the remaining CPU time after a call that exceeded a limit of its process."""
         self._cpu_s -= BROKEN_CPU_S
 
@@ -155,12 +155,12 @@ class Environment:
             if key in vars(self._memory()):
                 value = getattr(self._memory(), key)
                 exported = value.export() if hasattr(value, "export") else value
-                memories[key] = as_json(exported, MAX_MEMORY_CHARS)
+                memories[key] = to_json(exported, MAX_MEMORY_CHARS)
         return memories
 
     def _restore(self, snapshot: Mapping[str, Any]) -> None:
         memory = self._memory()
-        with known_vectors(self._vectors):
+        with use_vectors(self._vectors):
             for key in _SNAPSHOT:
                 if key in snapshot and key in vars(memory):
                     value = getattr(memory, key)
@@ -196,21 +196,21 @@ def open_environment(
                 added = {k: copy.deepcopy(v, memo) for k, v in records.items() if k not in preset}
                 setattr(instance, key, records | added)
         for name in names:
-            tools[name] = _with_defaults(getattr(instance, name), memo)
+            tools[name] = _copy_defaults(getattr(instance, name), memo)
         instances[class_name] = instance
     return Environment(instances, tools)
 
 
-def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
+def _copy_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
     """Return ``method`` with copies, kept in ``memo``, of its mutable default arguments. Upstream's
     methods change their defaults; without copies, one conversation would affect the next."""
-    changeable = _changeable(method.__func__)  # type: ignore[attr-defined]
+    changeable = _mutable_defaults(method.__func__)  # type: ignore[attr-defined]
     if not changeable:
         return method
     signature = inspect.signature(method)
 
     @wraps(method)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:
@@ -218,11 +218,11 @@ def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., An
         missing = {k: v for k, v in changeable.items() if k not in arguments}
         return method(*args, **kwargs, **{k: copy.deepcopy(v, memo) for k, v in missing.items()})
 
-    return called
+    return wrapper
 
 
 @cache
-def _changeable(function: Callable[..., Any]) -> Mapping[str, Any]:
+def _mutable_defaults(function: Callable[..., Any]) -> Mapping[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in parameters if isinstance(p.default, (list, dict, set))}
 
@@ -243,7 +243,7 @@ def _error(error: Exception) -> str:
         return f"Error during execution: {type(error).__name__}"
 
 
-def shared_changed(shared: Shared) -> bool:
+def has_shared_changes(shared: Shared) -> bool:
     """Return whether calls have changed an object that environments share."""
     originals = {id(item): item for item in shared.get(id(shared), ())}
     return any(originals[key] != clone for key, clone in shared.items() if key in originals)
@@ -280,7 +280,7 @@ MAX_STATE_DEPTH = 100
 _CHARS_PER_VALUE = 8
 
 
-def as_json(value: Any, max_chars: int = MAX_STATE_CHARS) -> Any:
+def to_json(value: Any, max_chars: int = MAX_STATE_CHARS) -> Any:
     """Convert ``value`` to JSON values; parts beyond the bounds become "...". Directories and files
     become JSON objects, sets become sorted lists, and other objects become ``<class name>``."""
     return _Writer(max_chars).write(value, 0)

@@ -26,7 +26,7 @@ class CallRefused(Exception):
     """The text is not a call that can be executed. The model sees the message."""
 
 
-def as_upstream_reads(text: str) -> str:
+def remove_call_spaces(text: str) -> str:
     """Remove spaces between a word and an opening bracket, also inside strings, as upstream does.
 
     Upstream inserts an instance's name before each tool name. Its regular expression also removes
@@ -42,7 +42,7 @@ def evaluate(text: str, tools: Tools, convert: Convert) -> Any:
     A nested call's result is passed through ``convert`` before it becomes an argument. Raises
     `CallRefused`; `NameError`, with Python's message, for an unknown tool; and any `Exception` that
     the tool raises."""
-    text = as_upstream_reads(text)
+    text = remove_call_spaces(text)
     name = text.split("(", 1)[0]
     if "." in name:
         name = name.split(".")[1]
@@ -113,7 +113,7 @@ def _dict(node: ast.Dict, tools: Tools, convert: Convert) -> dict[Any, Any]:
 def strings_in(text: str) -> list[str]:
     """Return the string literals in the call ``text``; an empty list if the text does not parse."""
     try:
-        tree = expression(as_upstream_reads(text).lstrip(" \t"))
+        tree = expression(remove_call_spaces(text).lstrip(" \t"))
     except NotCalls:
         return []
     constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))

@@ -56,18 +56,18 @@ class Attempt(replayed_environment.Attempt):
         """Return whether an operation is a step with one call."""
         return bool(op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) == 1)
 
-    def changes(self, op: Op) -> bool:
+    def is_state_change(self, op: Op) -> bool:
         return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
 
-    def carefully(self, op: Op) -> Any:
+    def run_separately(self, op: Op) -> Any:
         """Run ``op`` as a separate request, to find the call that exceeds the limits. A step with
         several calls becomes one request per call."""
         if op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) > 1:
             singles = [(*op[:3], {"texts": [text]}) for text in op[3]["texts"]]
-            return [[self.carefully(single)[0][0] for single in singles], ""]
-        return super().carefully(op)
+            return [[self.run_separately(single)[0][0] for single in singles], ""]
+        return super().run_separately(op)
 
-    def broken(self, op: Op, error: LimitBroken) -> Any:
+    def limit_answer(self, op: Op, error: LimitBroken) -> Any:
         if op[0] == "difference":
             return f"a state that is too large to compare ({error})"
         if op[0] == "state":
@@ -76,7 +76,7 @@ class Attempt(replayed_environment.Attempt):
             return [[], ""]  # the calls will fail for lack of embeddings
         if not self.is_call(op):
             raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} failed: {error}")
-        self.pay(("broke", op[1]))
+        self.substitute(("broke", op[1]))
         return [[f"Error during execution: {error}"], ""]
 
 
@@ -85,22 +85,22 @@ class LimitedEnvironment:
 
     def __init__(self, sources: ToolSources, initial_state: InitialState) -> None:
         self._attempt = Attempt(sources, initial_state.classes)
-        self._attempt.do([opened("tools", initial_state)])
+        self._attempt.run_ops([open_op("tools", initial_state)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        ((value, error),) = self._attempt.do([("call", "tools", name, dict(arguments))])
+        ((value, error),) = self._attempt.run_ops([("call", "tools", name, dict(arguments))])
         return Observation(value, error)
 
     def state(self) -> Any:
         """Return the state to record, or None if it is too large."""
-        return self._attempt.do([("state", "tools")])[0]
+        return self._attempt.run_ops([("state", "tools")])[0]
 
 
-def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> Op:
+def open_op(name: str, initial_state: InitialState, *, shared: bool = False) -> Op:
     """Return the operation that creates an environment."""
     return ("open", name, asdict(initial_state), shared)
 
 
-def step(name: str, texts: Sequence[str]) -> Op:
+def step_op(name: str, texts: Sequence[str]) -> Op:
     """Return the operation that runs a step. Its result is (results, error), with error ""."""
     return ("call", name, "step", {"texts": list(texts)})

@@ -18,13 +18,13 @@ from types import ModuleType
 from typing import Any
 
 from ace_ray.errors import UserError
-from ace_ray.sandbox.private_modules import made_module
+from ace_ray.sandbox.private_modules import make_module
 
 _VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
 
 
 @contextmanager
-def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
+def use_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
     """Context in which `Encoder` uses ``vectors``, a mapping of texts to embeddings."""
     token = _VECTORS.set(vectors)
     try:
@@ -114,7 +114,7 @@ class BM25Plus:
         return scores
 
 
-def _no_files(*_: Any) -> Any:
+def _refuse_files(*_: Any) -> Any:
     raise RuntimeError("memory is not read from files here")
 
 
@@ -127,14 +127,14 @@ def _mpmath() -> ModuleType:
         raise UserError(
             "MathAPI needs the package mpmath", where="data", fix="run `pip install mpmath`"
         ) from error
-    return made_module("mpmath", mp=context, log=context.log)
+    return make_module("mpmath", mp=context, log=context.log)
 
 
-def _of_datetime() -> ModuleType:
+def _datetime_stub() -> ModuleType:
     """Return an empty module in place of one that ``datetime`` imports. ``datetime`` itself takes
     the real module from `sys.modules`."""
     importlib.import_module("_strptime")
-    return made_module("of_datetime")
+    return make_module("of_datetime")
 
 
 # Names that may be imported, by module.
@@ -154,7 +154,7 @@ _WHERE_SNAPSHOTS_ARE = (
     "get_directory_structure_by_id", "is_first_memory_prereq_entry", "is_memory_prereq",
 )  # fmt: skip
 _SMALLER: Mapping[str, Mapping[str, Any]] = {
-    "bfcl_eval.utils": dict.fromkeys(_WHERE_SNAPSHOTS_ARE, _no_files),
+    "bfcl_eval.utils": dict.fromkeys(_WHERE_SNAPSHOTS_ARE, _refuse_files),
     "faiss": {"IndexFlatIP": FlatIndex, "IndexIDMap": FlatIndex},
     "overrides": dict.fromkeys(("final", "override"), lambda function: function),
     "pathlib": {"Path": PurePath},  # used only in annotations
@@ -164,8 +164,8 @@ _SMALLER: Mapping[str, Mapping[str, Any]] = {
 }
 # Functions that return a replacement, by the name of the module.
 STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
-    **{name: partial(made_module, name, **has) for name, has in _SMALLER.items()},
-    "_strptime": _of_datetime,
+    **{name: partial(make_module, name, **has) for name, has in _SMALLER.items()},
+    "_strptime": _datetime_stub,
     "mpmath": _mpmath,
-    "time": _of_datetime,
+    "time": _datetime_stub,
 }

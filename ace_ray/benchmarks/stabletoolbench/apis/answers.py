@@ -27,7 +27,7 @@ _INVALID, _INVALID_CODE = "request invalid, data error", 12
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ApiAnswer:
     """Answer of an API in upstream's form, and its source.
 
     Attributes:
@@ -49,7 +49,7 @@ class Answered:
     schema_refused: str = ""
 
 
-def observation(answered: Answered) -> str:
+def observation(answered: ApiAnswer) -> str:
     """Return the agent's observation, uncut: upstream's ``{"error", "response"}`` as JSON text."""
     return json.dumps({"error": answered.error, "response": answered.response})
 
@@ -78,23 +78,23 @@ MAX_DEPTH = 64
 MAX_ARGUMENTS = 32_768
 
 
-class Unusable(ValueError):
+class UnusableJson(ValueError):
     """The text is not JSON within the bounds."""
 
 
-def load(text: str, max_chars: int, *, floats: bool = False) -> Any:
-    """Parse a JSON text. Raises `Unusable` if it is not JSON or exceeds the bounds.
+def parse_json(text: str, max_chars: int, *, floats: bool = False) -> Any:
+    """Parse a JSON text. Raises `UnusableJson` if it is not JSON or exceeds the bounds.
 
     NaN, infinities and numbers that are too large for a float become strings, so that the value can
     be stored as JSON. If ``floats`` is true, they become NaN or infinite floats, as in Python."""
     if len(text) > max_chars:
-        raise Unusable(f"longer than {max_chars:,} characters")
+        raise UnusableJson(f"longer than {max_chars:,} characters")
     try:
         value = (_WITH_FLOATS if floats else _STORABLE).decode(text)
         check_depth(value, MAX_DEPTH)
         return value
     except (ValueError, RecursionError) as error:
-        raise Unusable(str(error) or type(error).__name__) from None
+        raise UnusableJson(str(error) or type(error).__name__) from None
 
 
 def first_object(text: str) -> dict[str, Any] | None:
@@ -118,25 +118,25 @@ def arguments_of(arguments: str) -> Any:
     """Return a call's arguments as upstream's server reads them; objects keep their order of keys.
 
     Any JSON value is valid, such as ``[1]`` or ``null``. Empty text means no arguments. Raises
-    `Unusable` for text that is not JSON or exceeds the bounds.
+    `UnusableJson` for text that is not JSON or exceeds the bounds.
     """
-    return load(arguments, MAX_ARGUMENTS, floats=True) if arguments else {}
+    return parse_json(arguments, MAX_ARGUMENTS, floats=True) if arguments else {}
 
 
-def shown_arguments(text: str) -> dict[str, Any]:
+def object_arguments(text: str) -> dict[str, Any]:
     """Return a call's arguments as a JSON object, which chat templates need.
 
-    Raises `Unusable` for any other JSON value, and for text that is not JSON."""
-    value = load(text, MAX_ARGUMENTS)
+    Raises `UnusableJson` for any other JSON value, and for text that is not JSON."""
+    value = parse_json(text, MAX_ARGUMENTS)
     if not isinstance(value, dict):
-        raise Unusable(f"arguments that are a {type(value).__name__}")
+        raise UnusableJson(f"arguments that are a {type(value).__name__}")
     return value
 
 
-def _finite(digits: str) -> float | str:
+def _parse_float(digits: str) -> float | str:
     number = float(digits)
     return number if math.isfinite(number) else digits[:80]
 
 
-_STORABLE = json.JSONDecoder(parse_constant=str, parse_float=_finite)
+_STORABLE = json.JSONDecoder(parse_constant=str, parse_float=_parse_float)
 _WITH_FLOATS = json.JSONDecoder()

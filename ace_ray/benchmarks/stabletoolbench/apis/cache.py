@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.apis.answers import ApiAnswer
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.schema import cache_root
 from ace_ray.errors import RowError, UserError
@@ -32,7 +32,7 @@ EXAMPLES, EXAMPLE_CHARS = 5, 2048
 BUSY_S = 30.0
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answers (
-    api TEXT,        -- `api_key`
+    api TEXT,        -- `cache_key`
     arguments TEXT,  -- canonical JSON; of recorded answers `recorded_key`
     maker TEXT,
     given TEXT,      -- the arguments in upstream's form, as JSON text
@@ -50,7 +50,7 @@ def cache_folder(folder: str | None, location: str) -> Path:
     return cache_root() / "stabletoolbench" / "answers"
 
 
-def api_key(api: Api) -> str:
+def cache_key(api: Api) -> str:
     return names_key(api.std_category, api.std_tool, api.std_api)
 
 
@@ -150,17 +150,17 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
-def answered_of(record: Found) -> Answered:
+def answer_of(record: Found) -> ApiAnswer:
     """Return a recorded answer as an `ApiCaller` gives it."""
     text, maker, failed = record
     tree = json.loads(text)
     origin = RECORDED if maker == RECORDED else "simulator" if maker else "real"
     failure = "simulator" if failed else ""
-    return Answered(tree["error"], tree["response"], "cache", origin=origin, failure=failure)
+    return ApiAnswer(tree["error"], tree["response"], "cache", origin=origin, failure=failure)
 
 
 def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
-    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`); None if there are
+    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`cache_key`); None if there are
     no such answers. Raises `UserError` as `AnswerCache.open` does."""
     if not (folder / FILE).exists():
         return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.dataset import read_inside
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Unusable, answer_text, load
+from ace_ray.benchmarks.stabletoolbench.apis.answers import UnusableJson, answer_text, parse_json
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     RECORDED,
     names_key,
@@ -121,8 +121,8 @@ def _file_of(api: str) -> tuple[str, str, str] | None:
 def _json_object(root: Path, relative: Path) -> dict[str, Any]:
     raw = read_inside(root, relative.as_posix(), MAX_FILE_BYTES)
     try:
-        tree = load(raw.decode("utf-8"), MAX_FILE_BYTES)
-    except (Unusable, UnicodeDecodeError) as error:
+        tree = parse_json(raw.decode("utf-8"), MAX_FILE_BYTES)
+    except (UnusableJson, UnicodeDecodeError) as error:
         problem = f"is not JSON that can be used: {error}"
         raise UserError(problem, where=str(root / relative)) from None
     if not isinstance(tree, dict):

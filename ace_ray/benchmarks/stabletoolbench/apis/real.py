@@ -16,13 +16,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered, Unusable, load
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    TIMEOUT,
+    ApiAnswer,
+    UnusableJson,
+    parse_json,
+)
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.urls import http_url
-from ace_ray.util.secrets import without_key
+from ace_ray.util.secrets import mask_key
 
 # Maximum bytes of an answer; a longer one is a failure.
 MAX_BYTES = 1 << 20
@@ -46,18 +51,18 @@ class RealApis:
     def __init__(self, config: RealConfig, transport: Transport, key: str) -> None:
         self._config, self._transport, self._key = config, transport, key
 
-    async def answer(self, api: Api, arguments: Any) -> Answered:
+    async def answer(self, api: Api, arguments: Any) -> ApiAnswer:
         """Return the API's answer. ``failure`` is ``real`` if the request was refused or failed, or
-        if the answer is not `usable`. Errors of the network or a server are not raised."""
+        if the answer is not `is_usable`. Errors of the network or a server are not raised."""
         try:
             reply = await self._transport.fetch(self._request(api, arguments))
         except OSError as error:
             # The client's message is not used, since it can contain the address.
             why = TIMEOUT if isinstance(error, TimeoutError) else FAILED
-            return Answered(why, "", "real", origin="real", failure="real")
+            return ApiAnswer(why, "", "real", origin="real", failure="real")
         error_text, response = self._read(reply)
-        failure = "" if usable(error_text, response) else "real"
-        return Answered(error_text, response, "real", origin="real", failure=failure)
+        failure = "" if is_usable(error_text, response) else "real"
+        return ApiAnswer(error_text, response, "real", origin="real", failure=failure)
 
     def _request(self, api: Api, arguments: Any) -> HttpRequest:
         headers = {
@@ -83,10 +88,10 @@ class RealApis:
         error = ""
         if not 200 <= reply.status < 300:
             error = _BY_STATUS.get(reply.status, "Message error...")
-        text = without_key(reply.body.decode("utf-8", "replace"), self._key)
+        text = mask_key(reply.body.decode("utf-8", "replace"), self._key)
         try:
-            value = load(text, MAX_BYTES)
-        except Unusable:
+            value = parse_json(text, MAX_BYTES)
+        except UnusableJson:
             value = None
         if not isinstance(value, dict) or not isinstance(value.get("error"), str):
             return error or FAILED, ""
@@ -146,7 +151,7 @@ _BY_STATUS = {
 }
 
 
-def usable(error: str, response: Any) -> bool:
+def is_usable(error: str, response: Any) -> bool:
     """Return whether upstream's rule accepts an answer. If not, the next backend is tried."""
     if error:
         return False

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ace_ray.benchmarks.context import RoleModel
-from ace_ray.benchmarks.dataset import assigned_text, python_source
+from ace_ray.benchmarks.dataset import assigned_text, parse_python
 from ace_ray.benchmarks.stabletoolbench.apis import answers
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.apis.answers import ApiAnswer
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import PromptRefused, PromptTooLong, UserError
 from ace_ray.types import Sampling, digest
@@ -85,7 +85,7 @@ def form_of(model: str) -> Form:
 def mirror_system(upstream: Path) -> str:
     """Read MirrorAPI's system message from the checkout ``upstream``. Raises `UserError` if the
     checkout lacks the message."""
-    text = assigned_text(python_source(upstream, PROMPTS_FILE), _VARIABLE)
+    text = assigned_text(parse_python(upstream, PROMPTS_FILE), _VARIABLE)
     if text is None:
         raise UserError(
             f"does not assign a string to {_VARIABLE}",
@@ -158,8 +158,8 @@ def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
     fenced = _FENCED.search(text)
     for candidate in (text, fenced[1].strip() if fenced else ""):
         try:
-            return _error_and_response(answers.load(candidate, MAX_CHARS))
-        except answers.Unusable:
+            return _error_and_response(answers.parse_json(candidate, MAX_CHARS))
+        except answers.UnusableJson:
             continue
     answer = answers.first_object(text)
     if answer is not None and ("error" in answer or "response" in answer):
@@ -221,11 +221,11 @@ class Simulator:
 
     async def answer(
         self, api: Api, arguments: Any, examples: Sequence[Sequence[str]] = ()
-    ) -> Answered:
+    ) -> ApiAnswer:
         """Return the model's answer. Return a failure if no attempt gave a usable answer, if the
         model refused the prompt, or if the form is MirrorAPI's and ``arguments`` not a mapping."""
         if self._form != "own" and not isinstance(arguments, Mapping):
-            return Answered(answers.BAD_ARGUMENTS, "", "none", failure="arguments")
+            return ApiAnswer(answers.BAD_ARGUMENTS, "", "none", failure="arguments")
         failure, refused = "simulator", ""
         for attempt in range(ATTEMPTS):
             sampling = self._model.sampling
@@ -250,7 +250,7 @@ class Simulator:
             if answer is not None:
                 # Use the value that a later run will read from the cache.
                 error, response = json.loads(json.dumps(answer))
-                return Answered(
+                return ApiAnswer(
                     error, response, "simulator", origin="simulator", schema_refused=refused
                 )
-        return Answered(FAILED, "", "simulator", failure=failure, schema_refused=refused)
+        return ApiAnswer(FAILED, "", "simulator", failure=failure, schema_refused=refused)

@@ -11,7 +11,7 @@ from typing import Any
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.stabletoolbench.apis import answers, cache
 from ace_ray.benchmarks.stabletoolbench.apis import simulator as simulators
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.apis.answers import ApiAnswer
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.tools import Api
@@ -67,7 +67,7 @@ class ApiSources:
 
     def identity(self, apis: Iterable[str]) -> Mapping[str, Any]:
         """Return the settings that can change a score (JSON values); None for an unused backend.
-        ``apis`` are the keys of the run's APIs (`cache.api_key`)."""
+        ``apis`` are the keys of the run's APIs (`cache.cache_key`)."""
         options, cached = self._options, "cache" in self.backends
         real = options.real if "real" in self.backends else None
         prompts = {form: digest(system) for form, system in self._systems.items()}
@@ -83,7 +83,7 @@ class ApiSources:
 
     def service(self) -> Service | None:
         """Check that the cache can be opened, and return it; None if the cache is unused."""
-        self._real()  # only here: scoring a stored run does not need the service's key
+        self._real_apis()  # only here: scoring a stored run does not need the service's key
         if "cache" not in self.backends:
             return None
         service = cache.AnswerCache(str(self._cache_folder), self._options.cache)
@@ -97,11 +97,11 @@ class ApiSources:
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:
             service, writes = context.service, self._options.cache == "readwrite"
-            caller = ApiCaller(service, writes=writes, real=self._real(), simulator=simulator)
+            caller = ApiCaller(service, writes=writes, real=self._real_apis(), simulator=simulator)
             self._callers[simulator_id] = caller
         return self._callers[simulator_id]
 
-    def _real(self) -> RealApis | None:
+    def _real_apis(self) -> RealApis | None:
         """Return the client of real APIs, or None if the run does not use them. Raises `UserError`
         if the environment lacks their key."""
         real = self._options.real
@@ -160,19 +160,19 @@ class ApiCaller:
         self._real, self._simulator = real, simulator
         self._simulator_id = simulator.simulator_id if simulator else ""
 
-    async def call(self, api: Api, arguments: str) -> Answered:
+    async def call(self, api: Api, arguments: str) -> ApiAnswer:
         """Return the answer to one call; ``arguments`` is the model's text, which is not checked.
 
         Raises `RowError` or `EngineDead` if the simulator fails, but not because of the arguments.
         """
         try:
             request = answers.arguments_of(arguments)
-        except answers.Unusable:
-            return Answered(answers.BAD_ARGUMENTS, "", "none", failure="arguments")
-        service, key = self._service, (cache.api_key(api), json.dumps(request))
+        except answers.UnusableJson:
+            return ApiAnswer(answers.BAD_ARGUMENTS, "", "none", failure="arguments")
+        service, key = self._service, (cache.cache_key(api), json.dumps(request))
         if service and (record := await service("get", *key, self._simulator_id)):
-            return cache.answered_of(record)
-        answered = Answered(NO_ANSWER, "", "none", failure="no_backend")
+            return cache.answer_of(record)
+        answered = ApiAnswer(NO_ANSWER, "", "none", failure="no_backend")
         if self._real:
             answered = await self._real.answer(api, request)
         if answered.failure and self._simulator:
@@ -185,12 +185,12 @@ class ApiCaller:
         return answered
 
     async def _record(
-        self, service: CallService, key: tuple[str, str], answered: Answered
-    ) -> Answered:
+        self, service: CallService, key: tuple[str, str], answered: ApiAnswer
+    ) -> ApiAnswer:
         """Record an answer, or the simulator's failure. Return the answer that the cache has then:
         ``answered``, or one that was recorded earlier for the same call."""
         text = answers.answer_text(answered.error, answered.response)
         maker = self._simulator_id if answered.source == "simulator" else ""
         mine = [text, maker, int(bool(answered.failure))]
         record = await service("put", *key, maker, text, mine[-1])
-        return answered if record in (None, mine) else cache.answered_of(record)
+        return answered if record in (None, mine) else cache.answer_of(record)

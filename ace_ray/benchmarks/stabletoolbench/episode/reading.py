@@ -22,8 +22,8 @@ def read_react(text: str) -> tuple[str, list[ToolCall]]:
     ``Action:``, its arguments the text after the first ``Action Input:``. If a marker is missing,
     the call is made of other parts of the text, as in upstream's ``react_parser``."""
     text = text[:MAX_TEXT]
-    action = _between(text, "Action: ", "\nAction Input: ")
-    return text, [ToolCall(action, _between(text, "Action Input: ", None))]
+    action = _text_between(text, "Action: ", "\nAction Input: ")
+    return text, [ToolCall(action, _text_between(text, "Action Input: ", None))]
 
 
 def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _between(text: str, begin: str, end: str | None) -> str:
+def _text_between(text: str, begin: str, end: str | None) -> str:
     """Return the text between two markers. As in upstream, a missing marker is at position -1."""
     start = text.find(begin) + len(begin)
     return text[start:] if end is None else text[start : text.find(end)]
@@ -49,7 +49,7 @@ _TYPE, _ANSWER = '"return_type": "', '"final_answer": "'
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishResult:
     """Result of a call of Finish: upstream's observation and status code."""
 
     observation: str
@@ -58,23 +58,23 @@ class Finished:
     """The final answer as text, "" if it is missing."""
 
 
-def read_finish(arguments: str, texts: Texts) -> Finished:
+def read_finish(arguments: str, texts: Texts) -> FinishResult:
     """Read the arguments of Finish. Never raises.
 
     As in upstream, a text that is not JSON is searched for ``return_type`` and ``final_answer``."""
     values = _finish_values(arguments)
     kind = values.get("return_type")
     if "return_type" not in values:
-        return Finished(texts.no_return_type, BAD_FINISH)
+        return FinishResult(texts.no_return_type, BAD_FINISH)
     if kind == GIVE_UP:
-        return Finished(texts.gave_up, GAVE_UP)
+        return FinishResult(texts.gave_up, GAVE_UP)
     if kind != GIVE_ANSWER:
-        return Finished(texts.bad_return_type, BAD_FINISH)
+        return FinishResult(texts.bad_return_type, BAD_FINISH)
     if "final_answer" not in values:
-        return Finished(texts.no_final_answer, BAD_FINISH)
+        return FinishResult(texts.no_final_answer, BAD_FINISH)
     answer = values["final_answer"]
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-    return Finished(texts.answered, ANSWERED, text)
+    return FinishResult(texts.answered, ANSWERED, text)
 
 
 def _finish_values(arguments: str) -> dict[str, Any]:

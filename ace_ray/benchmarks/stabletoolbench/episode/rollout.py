@@ -12,8 +12,8 @@ from ace_ray.benchmarks import context
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, number_calls
 from ace_ray.benchmarks.stabletoolbench import tools
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    object_arguments,
     observation,
-    shown_arguments,
     status_code,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
@@ -50,7 +50,7 @@ class Node:
     note: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def terminal(self) -> bool:
+    def is_terminal(self) -> bool:
         return self.answer is not None
 
     def as_json(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Node:
             "depth": self.depth,
             "description": self.description,
             "pruned": self.pruned,
-            "terminal": self.terminal,
+            "terminal": self.is_terminal,
         }
         if self.observation:
             fields["observation"] = self.observation
@@ -100,19 +100,19 @@ def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, An
     ]
     if settings.width:  # the message that asks for another action
         stored.append({"role": "user", "content": "x"})
-    return as_sent(stored, settings)
+    return sent_messages(stored, settings)
 
 
-def as_sent(
+def sent_messages(
     messages: Sequence[Mapping[str, Any]], settings: Settings, reasoning: str = "none"
 ) -> list[dict[str, Any]]:
     """Return the stored messages as they are sent to the candidate."""
     if settings.is_react:
         return reading.react_chat(messages)
-    return context.as_sent(messages, shown_arguments, reasoning=reasoning)
+    return context.to_chat(messages, object_arguments, reasoning=reasoning)
 
 
-def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
+def offered_tools(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
     """Return the tools of the request; None in the ReAct form, whose system message lists them."""
     return None if settings.is_react else tools.schemas(apis, settings.texts)
 
@@ -148,7 +148,7 @@ class Rollout:
     dropped_calls: int = 0
 
     def __post_init__(self) -> None:
-        self._tools = offered(self.apis, self.settings)
+        self._tools = offered_tools(self.apis, self.settings)
 
     def open(self) -> Node:
         """Open a new attempt at the query, and return its root."""
@@ -181,7 +181,7 @@ class Rollout:
         drawn = self.context.candidate.sampling
         offset = _TRY_SEED * (len(self.tries) - 1) + _CHILD_SEED * child
         completion = await self.context.ask(
-            as_sent(messages, self.settings, self.context.replay_reasoning),
+            sent_messages(messages, self.settings, self.context.replay_reasoning),
             tools=self._tools,
             sampling=replace(drawn, seed=drawn.seed + offset),
             record=False,

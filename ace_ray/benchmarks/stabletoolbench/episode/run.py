@@ -19,21 +19,21 @@ from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.types import Entry
 
 
-async def chains(rollout: Rollout) -> str:
+async def run_chains(rollout: Rollout) -> str:
     """Run single chains, at most `Settings.tries`, until one has an answer.
 
     Return how the last chain ended: "answered", "gave_up", "max_steps" or "context". Raises
     `Truncated` and `RowError`."""
     end_reason = ""
     for _ in range(rollout.settings.tries):
-        end_reason = await _chain(rollout)
+        end_reason = await _run_chain(rollout)
         # A reply with an answer and a give-up also ends all chains, but without an answer.
-        if end_reason == "answered" or rollout.tries[-1][-1].terminal:
+        if end_reason == "answered" or rollout.tries[-1][-1].is_terminal:
             break
     return end_reason
 
 
-async def _chain(rollout: Rollout) -> str:
+async def _run_chain(rollout: Rollout) -> str:
     node = rollout.open()
     while True:
         reply = await rollout.ask(node.messages)
@@ -43,7 +43,7 @@ async def _chain(rollout: Rollout) -> str:
         node = await rollout.grow(node, reply)
         if node.pruned:
             return "gave_up"
-        if node.terminal:
+        if node.is_terminal:
             return "answered"
         if node.depth >= rollout.settings.options.max_steps:
             node.pruned = True
@@ -66,7 +66,7 @@ async def search(rollout: Rollout) -> str:
 async def _visit(rollout: Rollout, node: Node) -> int:
     """Explore the tree below ``node``. Return how many levels higher the search continues."""
     settings = rollout.settings
-    if node.terminal:
+    if node.is_terminal:
         return _ANSWERED
     if node.pruned or node.depth >= settings.options.max_steps:
         node.pruned = True
@@ -92,7 +92,7 @@ def _other_action(texts: Texts, node: Node) -> list[Message]:
     actions = []
     for child in node.children:
         leaf = child
-        while not leaf.terminal and leaf.kind != "Action Input" and leaf.children:
+        while not leaf.is_terminal and leaf.kind != "Action Input" and leaf.children:
             leaf = leaf.children[0]
         if leaf.kind == "Action Input" and leaf.parent is not None:
             action: dict[str, object] = {
@@ -113,7 +113,7 @@ def _other_action(texts: Texts, node: Node) -> list[Message]:
 
 
 @dataclass(frozen=True)
-class AgentRun:
+class AgentSolution:
     """Result of an episode as JSON values (docs/results.md).
 
     Attributes:
@@ -148,31 +148,31 @@ async def run_agent(
     settings: Settings,
     apis: Sequence[Api],
     caller: ApiCaller,
-) -> AgentRun:
+) -> AgentSolution:
     """Run the candidate on ``entry`` with ``apis``; ``caller`` answers its calls.
 
     If the deadline or the context length ends the episode, its state at that moment is scored.
     Raises `RowError` if the engine or a backend of the APIs fails."""
     rollout = Rollout(entry, context, settings, apis, caller)
     try:
-        end_reason = await (search(rollout) if settings.width else chains(rollout))
+        end_reason = await (search(rollout) if settings.width else run_chains(rollout))
     except Truncated as truncated:
         end_reason = truncated.reason
     leaves = [node for nodes in rollout.tries for node in nodes if not node.children]
-    gave_up = [node for node in leaves if node.code == GAVE_UP and not node.terminal]
-    chosen = next((node for node in leaves if node.terminal and not node.pruned), None)
+    gave_up = [node for node in leaves if node.code == GAVE_UP and not node.is_terminal]
+    chosen = next((node for node in leaves if node.is_terminal and not node.pruned), None)
     final = None
     if chosen is not None and chosen.answer is not None:
         # Calls after Finish in one reply still run, and upstream takes the last call's arguments.
-        final = _final(GIVE_ANSWER, chosen.description, chosen.answer)
+        final = _final_record(GIVE_ANSWER, chosen.description, chosen.answer)
     elif gave_up and settings.width:
         # Upstream draws a give-up at random; here the entry determines it.
         chosen = random.Random(entry.content_hash()).choice(gave_up)
-        final = _final(GIVE_UP, chosen.description)
+        final = _final_record(GIVE_UP, chosen.description)
     elif end_reason == "gave_up":
-        final = _final(GIVE_UP, "")
+        final = _final_record(GIVE_UP, "")
     last = rollout.last
-    return AgentRun(
+    return AgentSolution(
         method=settings.options.method,
         valid=chosen is not None,
         final=final,
@@ -187,5 +187,5 @@ async def run_agent(
     )
 
 
-def _final(return_type: str, raw: str, answer: str = "") -> dict[str, str]:
+def _final_record(return_type: str, raw: str, answer: str = "") -> dict[str, str]:
     return {"return_type": return_type, "answer": answer, "raw": raw}

@@ -104,7 +104,7 @@ def protocol() -> dict[str, Any]:
     return {"attempts": ATTEMPTS, "retry_temperature": RETRY_TEMPERATURE, "cuts": list(CUTS)}
 
 
-def retried(model: RoleModel, attempt: int) -> RoleModel:
+def reseed(model: RoleModel, attempt: int) -> RoleModel:
     """Return ``model`` with a new seed for each ``attempt`` of a row after the first. With the same
     seed, the judge would fail again."""
     if attempt == 1:
@@ -118,7 +118,7 @@ def seed_of(*key: object) -> int:
     return int(digest(*key)[:8], 16) >> 1
 
 
-async def together(waits: Sequence[Awaitable[Answer]]) -> list[Answer]:
+async def gather_all(waits: Sequence[Awaitable[Answer]]) -> list[Answer]:
     """Return all results in order. If one fails, cancel the others before raising its error."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
@@ -176,12 +176,12 @@ _INDEX_ALONE = re.compile(r"[\W_]*(?:answer)?[\W_]{0,4}([01])[\W_]*", re.IGNOREC
 
 def read_status(reply: str) -> str | None:
     """Return the status that a reply states, or None if it states none or several."""
-    reply = _bounded(reply)
+    reply = _shorten(reply)
     objects, beside = _objects(reply)
     statuses = {_status(value) for value in _fields(objects, _ASKED_FIELDS)}
     statuses |= {_status(value) for value in _fields(objects, _OTHER_FIELDS)} - {""}
     statuses |= {_status(match[1]) for match in _LABELLED.finditer(reply)}
-    statuses |= {_status(value) for value in _asked_fields(beside)}
+    statuses |= {_status(value) for value in _status_values(beside)}
     if alone := _ALONE.fullmatch(_last_line(reply)):
         statuses.add(_status(alone[1]))
     return (statuses.pop() or None) if len(statuses) == 1 else None
@@ -206,7 +206,7 @@ def read_fac(reply: str) -> str | None:
 
 def read_index(reply: str) -> int | None:
     """Return the number of the answer that a reply calls better, 0 or 1; None if it is unclear."""
-    reply = _bounded(reply)
+    reply = _shorten(reply)
     indexes = set()
     for value in _fields(_objects(reply)[0], ("index", "better", "choice")):
         text = str(value).strip() if isinstance(value, str | int) else ""
@@ -220,7 +220,7 @@ def read_index(reply: str) -> int | None:
     return indexes.pop() if len(indexes) == 1 else None
 
 
-def _bounded(reply: str) -> str:
+def _shorten(reply: str) -> str:
     if len(reply) <= MAX_REPLY:
         return reply
     half = MAX_REPLY // 2
@@ -271,7 +271,7 @@ def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
                 stack += _objects(value)[0] if quoted else [value]
 
 
-def _asked_fields(text: str) -> Iterator[Any]:
+def _status_values(text: str) -> Iterator[Any]:
     """Yield the values of ``answer_status`` in a text without complete JSON objects: after a label,
     or in an object that is cut or badly quoted. Quotations inside the object do not count."""
     for match in _FIELD.finditer(text):

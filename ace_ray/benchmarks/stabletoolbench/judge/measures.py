@@ -3,7 +3,7 @@
 SoPR, the solvable pass rate (upstream ``tooleval/eval_pass_rate.py`` and
 ``registered_cls/rtl.py::check_is_solved``), is decided by votes. In each vote, the judge first sees
 the final answer alone: is it Solved, Unsolved or Unsure? If Unsure, the judge is asked again and
-sees the execution, too. An `unanswered` query is Unsolved; the judge is not asked.
+sees the execution, too. An `unanswered_reason` query is Unsolved; the judge is not asked.
 
 FAC, final answer completeness (``fac_eval.py``), is one question about the final answer alone.
 
@@ -36,7 +36,7 @@ UNANSWERED = {
 }
 
 
-def unanswered(answer: Answer) -> str | None:
+def unanswered_reason(answer: Answer) -> str | None:
     """Return why the answer is Unsolved, as a key of `UNANSWERED`; None if the judge must decide.
 
     If the answer in Finish's arguments is empty, upstream asks the judge; ace_ray does not."""
@@ -57,14 +57,13 @@ async def judge_sopr(
     """Return one judgement per vote: ``{"status", "reason", "steps"}``.
 
     Each vote has another seed. ``steps`` lists the judge's replies (`asking.reply_json`); it is
-    empty if the answer is `unanswered`. Raises `JudgeError` if one vote fails; the other votes are
-    dropped.
-    """
-    if why := unanswered(answer):
+    empty if the answer is `unanswered_reason`. Raises `JudgeError` if one vote fails; the other
+    votes are dropped."""
+    if why := unanswered_reason(answer):
         return [
             {"status": "Unsolved", "reason": UNANSWERED[why], "steps": []} for _ in range(votes)
         ]
-    return await asking.together(
+    return await asking.gather_all(
         [_vote(model, query, answer, vote, prompts) for vote in range(votes)]
     )
 
@@ -102,10 +101,10 @@ async def judge_fac(
 ) -> dict[str, Any]:
     """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.reply_json`.
 
-    An `unanswered` answer is Unsolved without asking the judge. (Upstream asks, except if the final
-    answer is missing.) Replies to upstream's question are read by upstream's rule. Raises
+    An `unanswered_reason` answer is Unsolved without asking the judge. (Upstream asks, except if
+    the final answer is missing.) Replies to upstream's question are read by upstream's rule. Raises
     `JudgeError` if no reply states a verdict; upstream scores such an answer as Unsolved."""
-    if why := unanswered(answer):
+    if why := unanswered_reason(answer):
         return {"status": "Unsolved", **asking.reply_json(UNANSWERED[why], 0, 0, 0)}
     read = asking.read_fac if prompts.source == "upstream" else asking.read_complete
     prompt = partial(prompts.fill, "fac", query, answer)
@@ -135,27 +134,29 @@ async def judge_sowr(
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:
         better = CANDIDATE if ours > theirs else REFERENCE
-        return _counted([{"winner": better}] * rounds, "status")
+        return _sowr_outcome([{"winner": better}] * rounds, "status")
     keys = ("final_answer", "answer_details")
     coin = asking.seed_of("sowr", model.sampling.seed, query)
     if all(candidate.get(key) == reference.get(key) for key in keys):
         sides = [(CANDIDATE, REFERENCE)[(coin >> turn % 31) & 1] for turn in range(rounds)]
-        return _counted([{"winner": side} for side in sides], "coin")
+        return _sowr_outcome([{"winner": side} for side in sides], "coin")
     answers = {CANDIDATE: candidate, REFERENCE: reference}
 
     async def compare(turn: int) -> dict[str, Any]:
         order = [CANDIDATE, REFERENCE] if (coin + turn) % 2 else [REFERENCE, CANDIDATE]
-        prompt = partial(prompts.of_two, query, [answers[side] for side in order])
+        prompt = partial(prompts.comparison, query, [answers[side] for side in order])
         schema = prompts.schemas.get("better")
         better, reply = await asking.ask(
             model, prompt, asking.read_index, "sowr", turn, schema=schema
         )
         return {"winner": order[better], "first": order[0], **reply}
 
-    return _counted(await asking.together([compare(turn) for turn in range(rounds)]), "judge")
+    return _sowr_outcome(
+        await asking.gather_all([compare(turn) for turn in range(rounds)]), "judge"
+    )
 
 
-def _counted(rounds: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
+def _sowr_outcome(rounds: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
     lead = sum(1 if turn["winner"] == CANDIDATE else -1 for turn in rounds)
     outcome = "tie" if lead == 0 else "win" if lead > 0 else "lose"
     return {"outcome": outcome, "by": by, "rounds": [dict(turn) for turn in rounds]}

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, assigned_text, python_source, read_inside
-from ace_ray.benchmarks.stabletoolbench.answer_trees import chain, plain_text
+from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, assigned_text, parse_python, read_inside
+from ace_ray.benchmarks.stabletoolbench.answer_trees import plain_text, walk_chain
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.errors import UserError
 from ace_ray.types import digest
@@ -111,7 +111,7 @@ def one_line(value: Any) -> str:
     return _IN_JSON.sub(lambda mark: _ESCAPES.get(mark[0]) or f"\\u{ord(mark[0]):04x}", text)
 
 
-def broken_up(text: str) -> str:
+def break_marks(text: str) -> str:
     """Insert a space into each mark of a chat template in ``text``."""
     text = text.encode("utf-8", "replace").decode()
     return _MARKS.sub(lambda mark: f"{mark[0]} ", text)
@@ -131,7 +131,9 @@ def trace(answer: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
     First, long texts are cut to the same length. If the list is still too long, the nodes in the
     middle are replaced by their number.
     """
-    steps = [_step(node) for node in chain(answer) if node.get("role") in ("tool", "assistant")]
+    steps = [
+        _step(node) for node in walk_chain(answer) if node.get("role") in ("tool", "assistant")
+    ]
     for cap in (limit // 4, limit // 16, limit // 64):
         short: list[dict[str, Any]] = [{k: cut(v, cap) for k, v in step.items()} for step in steps]
         if _size(short) <= limit:
@@ -203,9 +205,9 @@ class Prompts:
         if question == "execution":
             final = {"final_answer": final, "execution": trace(answer, limit)}
         values = {"query": cut(query, limit // 4), "answer": final}
-        return _filled(self.templates[question], values)
+        return _fill_slots(self.templates[question], values)
 
-    def of_two(self, query: str, answers: list[Mapping[str, Any]], limit: int) -> str:
+    def comparison(self, query: str, answers: list[Mapping[str, Any]], limit: int) -> str:
         """Return the prompt that asks which of two converted answers is better, 0 or 1."""
         fields = {
             f"answer_{number}": {
@@ -215,22 +217,22 @@ class Prompts:
             }
             for number, answer in enumerate(answers)
         }
-        return _filled(self.templates["better"], {"query": cut(query, limit // 4), **fields})
+        return _fill_slots(self.templates["better"], {"query": cut(query, limit // 4), **fields})
 
 
-def own() -> Prompts:
+def own_prompts() -> Prompts:
     templates = {"answer": ANSWER_STATUS, "execution": TRACE_STATUS, "fac": FAC, "better": BETTER}
     return Prompts("own", templates)
 
 
-def official(upstream: Path) -> Prompts:
+def official_prompts(upstream: Path) -> Prompts:
     """Read upstream's wording from a checkout; no file is executed.
 
     Upstream makes the judge call a function; ace_ray asks for a last line in a fixed form instead.
     Raises `UserError` if a file, or a text in it, is missing."""
     template = read_inside(upstream, TEMPLATE, SOURCE_LIMIT_BYTES).decode("utf-8", "replace")
     functions = dict(_FUNCTION.findall(template))
-    fac = assigned_text(python_source(upstream, FAC_SOURCE, _FIX), "PROMPT")
+    fac = assigned_text(parse_python(upstream, FAC_SOURCE, _FIX), "PROMPT")
     names = ("check_answer_status", "parse_answer_status", "select_better_answer")
     for name in names:
         if name not in functions:
@@ -247,13 +249,13 @@ def official(upstream: Path) -> Prompts:
     return Prompts("upstream", templates)
 
 
-def _filled(template: str, values: Mapping[str, Any]) -> str:
+def _fill_slots(template: str, values: Mapping[str, Any]) -> str:
     """Fill the slots in one pass, so that a slot inside a value is not filled."""
 
     def fill(slot: re.Match[str]) -> str:
         if slot[1] == "data":
             return one_line(values)
         value = values.get(slot[1], "")
-        return broken_up(value) if isinstance(value, str) else one_line(value)
+        return break_marks(value) if isinstance(value, str) else one_line(value)
 
     return _SLOT.sub(fill, template)

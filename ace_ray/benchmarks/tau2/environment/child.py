@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment, ReplayDiffers
-from ace_ray.sandbox.limited_child import limited
+from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment, ReplayMismatch
+from ace_ray.sandbox.limited_child import call_limits
 
 # Modules that calls import. They are imported early, since calls cannot open files.
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "typing_extensions")
@@ -39,8 +39,9 @@ class Tools:
         for number in request["forget"]:
             self._attempts.pop(number, None)
         attempt = self._attempts.setdefault(request["attempt"], {})
-        # If a batch breaks a limit, the parent sends its operations again one by one (`limited`).
-        with limited():
+        # If a batch breaks a limit, the parent sends its operations again one by one
+        # (`call_limits`).
+        with call_limits():
             return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
 
     def op_open(
@@ -91,7 +92,7 @@ class Tools:
     def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
         """Check an assertion. Return [whether it holds, error]; "" if it could be checked."""
         try:
-            return [attempt[name].assertion(assertion), ""]
+            return [attempt[name].is_true(assertion), ""]
         except Exception as error:  # noqa: BLE001 - as `_problem`
             return [False, _line(error)]
 
@@ -107,14 +108,16 @@ class Tools:
 
 
 def _domain(tree: Mapping[str, Any]) -> Domain:
-    return Domain.of(tree["domain"], tree["texts"], tree["where"], is_published=tree["known"])
+    return Domain.from_texts(
+        tree["domain"], tree["texts"], tree["where"], is_published=tree["known"]
+    )
 
 
 def _problem(step: Callable[[], object]) -> str:
     """Run ``step``; return its error as text, or ""."""
     try:
         step()
-    except ReplayDiffers as error:
+    except ReplayMismatch as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - whatever the user's copy raises
         return _line(error)

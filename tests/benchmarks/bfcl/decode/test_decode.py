@@ -5,10 +5,10 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.categories import Form, Language
-from ace_ray.benchmarks.bfcl.decode import decode, executable, read, read_any, source_trees
+from ace_ray.benchmarks.bfcl.decode import decode, executable_calls, read, read_answer, source_trees
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.errors import UserError
-from ace_ray.parsing.constant_folding import Refused
+from ace_ray.parsing.constant_folding import Refusal
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import ToolCall
 
@@ -32,8 +32,8 @@ def test_what_upstream_does_not_decode_and_what_it_would_run():
     for error, text in (
         (NotCalls, "Sure: [f(a=1)]"),
         (NotCalls, "[f(a=base * height)]"),
-        (Refused, "[f(a=9 ** 9 ** 9)]"),
-        (Refused, "[f(a=1 + len('x'))]"),
+        (Refusal, "[f(a=9 ** 9 ** 9)]"),
+        (Refusal, "[f(a=1 + len('x'))]"),
     ):
         with pytest.raises(error):
             decode(text)
@@ -113,13 +113,13 @@ def test_xml_calls_are_read():
 
 def test_native_calls_are_read_and_executed():
     calls = (ToolCall("f", '{"a": true, "b": {"c": {}}}'), ToolCall("g", "{}"))
-    read_calls = read_any(Answer("", calls), Form(), "python") or []
+    read_calls = read_answer(Answer("", calls), Form(), "python") or []
     assert [call.name for call in read_calls] == ["f", "g"]
     assert read_calls[0].args == {"a": True, "b": {"c": {}}}
-    assert executable(Answer("", calls)) == ["f(a=True,b={'c': {}})", "g()"]
+    assert executable_calls(Answer("", calls)) == ["f(a=True,b={'c': {}})", "g()"]
     for arguments in ("", "[1]", "{'a': 1}", "null"):
-        assert executable(Answer("", (*calls, ToolCall("f", arguments)))) is None
-    assert executable(Answer("f(a=1)", ())) is None
+        assert executable_calls(Answer("", (*calls, ToolCall("f", arguments)))) is None
+    assert executable_calls(Answer("f(a=1)", ())) is None
 
 
 @pytest.fixture

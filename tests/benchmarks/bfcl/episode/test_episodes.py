@@ -15,7 +15,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.episode.agentic import prepare_memory
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.prompts import own_prompts
-from ace_ray.benchmarks.bfcl.score.summary import with_metrics
+from ace_ray.benchmarks.bfcl.score.summary import add_metrics
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Episode, digest
@@ -221,7 +221,7 @@ def test_conversation_that_context_or_deadline_cut_writes_nothing(
     assert [talk["ended"] for talk in state["prepared"]] == endings
     cut = {"context", "deadline"} & set(endings)  # upstream keeps what "steps" wrote
     assert state["ended"] == ("preparation" if cut else "")
-    verdicts = with_metrics(check_agentic([], ["x"]), ending=state["ended"])
+    verdicts = add_metrics(check_agentic([], ["x"]), ending=state["ended"])
     assert verdicts["official"].metrics == ({"ended_preparation": 1} if cut else {})
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.test_external_outputs import write
 
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
@@ -25,6 +24,7 @@ from ace_ray.errors import UserError
 from ace_ray.parsing.literals import Call, render
 from ace_ray.types import Entry
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY
+from tests.benchmarks.test_external_outputs import write
 
 CHILD = Path(__file__).resolve().parents[3] / "parity" / "bfcl_results_child.py"
 FAILED = "Error during inference: the prompt has too many tokens"

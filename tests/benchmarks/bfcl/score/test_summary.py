@@ -9,8 +9,8 @@ import pytest
 
 from ace_ray.benchmarks.aggregates import members
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING, asked_id, form_of
-from ace_ray.benchmarks.bfcl.score.summary import TURN_METRICS, V3, V4, summarize, with_metrics
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING, form_of, original_id
+from ace_ray.benchmarks.bfcl.score.summary import TURN_METRICS, V3, V4, add_metrics, summarize
 from ace_ray.benchmarks.bfcl.score.tables import further_tables, notes, table
 from ace_ray.types import RULE_SETS, ResultRow, Verdict
 from ace_ray.util.stats import wilson
@@ -86,7 +86,7 @@ def test_format_sensitivity_is_by_form_and_enters_no_score() -> None:
     for number, form in enumerate(FORMS):
         for at in range(2):
             name = f"format_sensitivity_{2 * number + at}:{form}:multiple_{at}"
-            assert (form_of(name), asked_id(name)) == (form, f"multiple_{at}")
+            assert (form_of(name), original_id(name)) == (form, f"multiple_{at}")
             rows.append(scored_row("format_sensitivity", name, verdicts(not at or number < 13)))
     summary = summarize([*WHOLE, *rows])
     sensitivity = summary["format_sensitivity"]["official"]
@@ -114,7 +114,7 @@ def test_turn_matches_are_sums_over_conversations() -> None:
 
 def gold_rows(category: str, probability: float, count: int) -> list[ResultRow]:
     logprobs = [math.log(probability)] * 4
-    verdict_pair = with_metrics(verdicts(True), ending=None, gold_logprobs=logprobs)
+    verdict_pair = add_metrics(verdicts(True), ending=None, gold_logprobs=logprobs)
     return [scored_row(category, f"{category}_{i}", verdict_pair) for i in range(count)]
 
 

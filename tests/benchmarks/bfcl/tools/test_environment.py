@@ -15,7 +15,7 @@ import pytest
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
-from ace_ray.benchmarks.bfcl.tools.evaluate import as_upstream_reads
+from ace_ray.benchmarks.bfcl.tools.evaluate import remove_call_spaces
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class, tool_sources
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import DOCS
@@ -61,8 +61,8 @@ def test_text_that_is_no_call_of_a_tool_is_an_error() -> None:
 
 
 def test_spaces_before_brackets_are_dropped_as_upstream_drops_them() -> None:
-    assert as_upstream_reads("f (x='a\t(b) 1 (c)')") == "f(x='a(b) 1 (c)')"
-    assert as_upstream_reads("f(x='é (b)')") == "f(x='é (b)')"
+    assert remove_call_spaces("f (x='a\t(b) 1 (c)')") == "f(x='a(b) 1 (c)')"
+    assert remove_call_spaces("f(x='é (b)')") == "f(x='é (b)')"
 
 
 def test_long_calls_large_results_and_broken_calls_are_bounded() -> None:
@@ -73,7 +73,7 @@ def test_long_calls_large_results_and_broken_calls_are_bounded() -> None:
     assert "the result is too large" in tools.execute("list_orders()")
     for allowed in (True, True, True, False):
         assert ("used up their budget" in tools.execute("total('Ida')")) != allowed
-        tools.broke()
+        tools.charge_call()
 
 
 def test_recorded_state_is_json_within_bounds() -> None:
