@@ -21,6 +21,7 @@ from ace_ray.util.stats import pass_at_k, pass_hat_k, weighted_interval, wilson
         (20, 20, 0.8389, 1.0),
         (2.5, 5, 0.1704, 0.8296),
     ],
+    ids=["81 of 263", "15 of 148", "none of 20", "1 of 29", "all of 20", "half of 5"],
 )
 def test_wilson_intervals_are_the_published_ones(
     successes: float, n: int, low: float, high: float

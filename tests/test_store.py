@@ -144,6 +144,7 @@ def web_server(
         ("SlowDown", 503, "S3 answered SlowDown", True),
         ("Odd", 502, "S3 answered Odd", True),
     ],
+    ids=["access", "signature", "bucket", "token", "load", "other"],
 )
 def test_errors_of_s3_are_explained_and_outages_may_pass(
     s3: Any, code: str, status: int, part: str, passing: bool

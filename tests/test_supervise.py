@@ -72,6 +72,7 @@ WAITS = """
         # The returned code stays valid if the process is killed later.
         ("import atexit\natexit.register(os._exit, 9)\nreturn 0", 0, "before\n", ""),
     ],
+    ids=["return", "exit", "exception", "killed later"],
 )
 def test_exit_code_and_exception_of_the_driver_are_the_command_s(
     start: Start, body: str, code: int, output: str, error: str

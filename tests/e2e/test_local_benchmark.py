@@ -83,6 +83,7 @@ class Buggy(Benchmark):
         (60, "pass", "return entry.gold.strip()", 1),
         (5, "assert entry.id != '2', 'no two'", "pass", 75),
     ],
+    ids=["in run", "in check", "in one row"],
 )
 def test_a_bug_in_every_row_ends_the_run(
     evaluate: Evaluate, tmp_path: Path, rows: int, run: str, check: str, code: int

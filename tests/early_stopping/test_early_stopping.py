@@ -76,6 +76,7 @@ def test_all_units_tell_the_difference_exactly() -> None:
         # The margin itself is not within.
         (110, 100, 0.01, Outcome.BETTER),
     ],
+    ids=["better", "worse", "equal", "equal without a margin", "difference of the margin"],
 )
 def test_outcomes(gained: int, lost: int, margin: float, outcome: Outcome | None) -> None:
     decision = decide(draws(population(gained, lost, 1000)), replace(RULE, margin=margin))

@@ -173,19 +173,24 @@ def test_a_sweep_publishes_when_a_run_has_ended(
     assert published == [str(folder)] * 2, "when a run has ended, and at the end"
 
 
-def test_wrong_trackers_and_options_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ace_ray.integrations.trackers.find_spec", lambda module: None)
-    cases: list[tuple[str, dict[str, Any], str]] = [
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
         ("tensorbord", {}, "'tensorbord' is not a known tracker; one of mlflow,"),
         ("tensorboard", {"folder": "s3://b/p"}, "should be a folder of this machine"),
         ("wandb", {"projekt": "x"}, "unknown key 'projekt'; did you mean 'project'"),
         ("wandb", {"api_key": "abcdef0123456789"}, "looks like a secret"),
         ("mlflow", {}, "pip install 'ace-ray.mlflow.'"),
-    ]
-    for name, options, words in cases:
-        with pytest.raises(UserError, match=words) as error:
-            make_publisher(name, options, "publish.0")
-        assert "0123456789" not in str(error.value)
+    ],
+    ids=["name", "remote folder", "key", "secret", "not installed"],
+)
+def test_wrong_trackers_and_options_are_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr("ace_ray.integrations.trackers.find_spec", lambda module: None)
+    with pytest.raises(UserError, match=words) as error:
+        make_publisher(name, options, "publish.0")
+    assert "0123456789" not in str(error.value)
 
 
 def test_publishing_is_checked_before_a_run_and_not_in_its_identity(

@@ -202,24 +202,26 @@ def test_a_file_that_is_not_there_is_named(folder: Path, name: str) -> None:
         assert why in refused(folder, re.escape(name))
 
 
-def test_a_prefix_of_s3_is_checked_as_a_folder_is(s3: Any, folder: Path) -> None:
-    store = S3Store(f"s3://{s3.bucket}/{folder.name}")
-    weights = (folder / "model.safetensors").read_bytes()
-    for name, content, why in (
-        ("model.safetensors", weights, ""),
-        ("model.safetensors", weights[:-1], "lies outside the file"),
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("model.safetensors", b"half", "lies outside the file"),
         ("model.safetensors", b"", "it is empty"),
         ("tokenizer.json", POINTER, "git-lfs pointer"),
         (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),
-    ):
-        store.put("model.safetensors", weights)
-        store.put(name, content)
-        if not why:
-            check_whole(store)
-            continue
-        with pytest.raises(UserError, match=why):
-            check_whole(store)
-        store.delete(name)
+    ],
+    ids=["truncated", "empty", "pointer", "index"],
+)
+def test_a_prefix_of_s3_is_checked_as_a_folder_is(
+    s3: Any, folder: Path, name: str, content: bytes, why: str
+) -> None:
+    store = S3Store(f"s3://{s3.bucket}/{folder.name}")
+    weights = (folder / "model.safetensors").read_bytes()
+    store.put("model.safetensors", weights)
+    check_whole(store)
+    store.put(name, weights[:-1] if content == b"half" else content)
+    with pytest.raises(UserError, match=why):
+        check_whole(store)
 
 
 HEADERS: list[Any] = [

@@ -39,21 +39,24 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-BAD_ARGUMENTS: list[tuple[Tool, dict[str, Any], str]] = [
-    (KEEP, {"times": 1}, "missing 1 required positional argument: 'item'"),
-    (KEEP, {"item": 1, "__class__": 1}, "got an unexpected keyword argument '__class__'"),
-    (TYPED, {"item": None}, "argument 'item' must be str, not NoneType"),
-    (TYPED, {"item": "a", "times": True}, "argument 'times' must be int, not bool"),
-    (THREE, {}, "missing 3 required positional arguments: 'a', 'b', and 'c'"),
-]
-
-
-def test_bad_arguments_are_named_in_pythons_words() -> None:
-    for tool, arguments, message in BAD_ARGUMENTS:
-        state: list[Any] = []
-        expected = Observation(f"{tool.name}() {message}", "bad_arguments")
-        assert call_tool(tool, state, arguments) == expected
-        assert state == []
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        (KEEP, {"times": 1}, "missing 1 required positional argument: 'item'"),
+        (KEEP, {"item": 1, "__class__": 1}, "got an unexpected keyword argument '__class__'"),
+        (TYPED, {"item": None}, "argument 'item' must be str, not NoneType"),
+        (TYPED, {"item": "a", "times": True}, "argument 'times' must be int, not bool"),
+        (THREE, {}, "missing 3 required positional arguments: 'a', 'b', and 'c'"),
+    ],
+    ids=["missing", "unexpected", "null", "boolean", "three missing"],
+)
+def test_bad_arguments_are_named_in_pythons_words(
+    tool: Tool, arguments: dict[str, Any], message: str
+) -> None:
+    state: list[Any] = []
+    expected = Observation(f"{tool.name}() {message}", "bad_arguments")
+    assert call_tool(tool, state, arguments) == expected
+    assert state == []
 
 
 PLAIN = [

@@ -253,14 +253,20 @@ def watched(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Watched:
 
 
 def test_a_checkpoint_settles_when_its_files_do_not_change(watched: Watched) -> None:
-    for seconds, changed, settled in (
-        (0, 1, []), (30, 2, []), (29, 2, []), (1, 0, [1]), (58, 0, []), (1, 1, [2]),
-        (59, 0, []), (1, 0, [1]), (100, 0, []),
-    ):  # fmt: skip
+    def settled(seconds: float, save: int = 0) -> list[int]:
+        """Return the steps that are taken ``seconds`` later, when the step ``save`` is written."""
         watched.now_s += seconds
-        if changed:
-            watched.save(changed, watched.now_s)
-        assert watched.look() == settled, watched.now_s
+        if save:
+            watched.save(save, watched.now_s)
+        return watched.look()
+
+    assert settled(0, save=1) == settled(30, save=2) == settled(29, save=2) == []
+    assert settled(1) == [1]
+    assert settled(58) == []
+    assert settled(1, save=1) == [2]
+    assert settled(59) == []
+    assert settled(1) == [1]
+    assert settled(100) == []
 
 
 def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -> None:

@@ -156,6 +156,7 @@ def store_away() -> None:
         (partial(too_small, True), False, "failed", 1),
         (store_away, False, "later", 75),
     ],
+    ids=["small cluster", "smaller cluster", "small machine", "store"],
 )
 def test_an_outage_or_a_small_cluster_postpones_the_runs(
     play: Any,
@@ -169,7 +170,5 @@ def test_an_outage_or_a_small_cluster_postpones_the_runs(
     monkeypatch.setattr("importlib.metadata.distributions", lambda **_: ["vllm"])
     result = play({"run_id": "a"}, {"run_id": "b"}, shared=shared, gpus=[1, 1])
     assert result[0] == code
-    assert [(event["run_id"], [*event][1]) for event in result[1]] == [
-        ("a", outcome),
-        ("b", outcome),
-    ]
+    outcomes = [(event["run_id"], [*event][1]) for event in result[1]]
+    assert outcomes == [("a", outcome), ("b", outcome)]

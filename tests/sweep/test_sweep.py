@@ -521,6 +521,7 @@ class TestStopping:
             ([signal.SIGTERM], complete_all, "complete", ""),
             ([signal.SIGINT], leave_all, "incomplete", "rows are missing"),
         ],
+        ids=["before the first row", "after the last row", "between rows"],
     )
     def test_signals_reach_the_lanes_and_no_lane_begins(
         self, setup: Setup, signals: list[signal.Signals], ends: Script, state: str, note: str

@@ -57,19 +57,24 @@ def test_all_categories_that_can_run_are_run_and_the_others_named() -> None:
     assert bfcl("non_live").summarize([], 0.0)["not_run"] == {}
 
 
-def test_options_that_cannot_be_are_refused() -> None:
-    refused: list[tuple[str, dict[str, Any], str]] = [
+@pytest.mark.parametrize(
+    ("category", "options", "message"),
+    [
         ("memory_vector", {}, "no embedding endpoint"),
         ("ruby", {}, "no category or group 'ruby'.*simple_python"),
         ("format_sensitivity", {"mode": "native"}, "formats need prompt mode"),
         ("all", {"contamination": True, "mode": "native"}, "contamination.*mode: prompt"),
         ("memory_vector", {"embedding": ENDPOINT}, "mini set has no class MemoryAPI_vector"),
         ("all", {"embedding": {**ENDPOINT, "api_key_env": "NO_KEY"}}, "NO_KEY is not set"),
-    ]
-    for category, options, message in refused:
-        with pytest.raises(UserError, match=message) as caught:
-            bfcl(category, **options).ready(named=True)
-        assert "\n" not in str(caught.value)
+    ],
+    ids=["no endpoint", "category", "native formats", "native contamination", "class", "no key"],
+)
+def test_options_that_cannot_be_are_refused(
+    category: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        bfcl(category, **options).ready(named=True)
+    assert "\n" not in str(caught.value)
 
 
 def test_resolved_options_make_the_same_benchmark_and_scores_have_an_identity() -> None:

@@ -124,6 +124,7 @@ def test_answers_of_other_questions_are_refused(made_up: Path, category: str) ->
         ("multi_turn_base", "ground_truth", [["f()"]], "but its gold calls cover 1"),
         ("memory_kv", "ground_truth", [], "ground_truth"),
     ],
+    ids=["role", "parameters", "scenario", "two functions", "turns", "answers"],
 )
 def test_rows_of_another_shape_are_refused(
     made_up: Path, category: str, key: str, value: object, match: str

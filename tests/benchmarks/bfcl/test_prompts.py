@@ -59,6 +59,7 @@ def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
         (HINT_SOURCE, "{value['type']}", "some type", "the hints about types do not"),
         (NATIVE_SOURCE, '" float!"', "note()", "the note on floats is not in the expected place"),
     ],
+    ids=["call", "missing field", "languages", "types", "floats"],
 )
 def test_a_changed_source_is_refused(
     made_up: Path, name: str, old: str, new: str, match: str

@@ -415,12 +415,12 @@ def test_the_form_and_the_schema_follow_the_models_name() -> None:
         ("/models/mirrorapi_cache/", "mirror_cache", ""),
         ("Qwen/Qwen2.5-7B-Instruct", "own", json.dumps(SCHEMA)),
     ):
-        assert form_of(name) == form
+        assert form_of(name) == form, name
         model = ScriptedModel(GOOD)
         first_simulator = simulator(model, form_of(name), model=name)
-        assert call(ApiCaller(simulator=first_simulator), {}).response == VALUE
-        assert [request.sampling.schema for request in model.requests] == [schema]
-        assert ("schema_sha256" in first_simulator.identity()) is bool(schema)
+        assert call(ApiCaller(simulator=first_simulator), {}).response == VALUE, name
+        assert [request.sampling.schema for request in model.requests] == [schema], name
+        assert ("schema_sha256" in first_simulator.identity()) is bool(schema), name
         second_simulator = Simulator(role_of(model, model=name), form_of(name), "other")
         ids |= {first_simulator.simulator_id, second_simulator.simulator_id}
     assert len(ids) == 6

@@ -149,6 +149,7 @@ LATE_CHECKER = {"starting": {process("checker"): 101.0}}
         (ELASTIC, UP | LATE_CHECKER, "the checker host:7 is gone", (True, True)),
         ({"lost": "it is taken"}, UP, "it is taken", (True, False)),
     ],
+    ids=["first start", "later start", "store", "no progress", "bug", "engine", "checker", "lease"],
 )
 def test_what_ends_a_run(
     monitored: Any, how: Any, changes: Any, words: str, end: tuple[bool, bool]
@@ -187,6 +188,7 @@ def test_silent_coordinator_ends_the_pass(monitored: Any, monkeypatch: pytest.Mo
         (False, 151.0, 0, True),  # dead without a successor
         (False, 9e9, 10, False),  # removed when all was done
     ],
+    ids=["killed", "not replaced", "removed", "dead", "done"],
 )
 def test_frozen_process_is_killed_and_must_be_replaced(
     monitored: Any,

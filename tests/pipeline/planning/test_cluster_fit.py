@@ -123,6 +123,7 @@ def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) 
         (gpus(4, 3), [3], 2, 2),
         (gpus(8, 8), [1, 2, 4], 1, 9),
     ],
+    ids=["three servers", "server on the smaller node", "servers of several sizes"],
 )
 def test_as_many_workers_as_the_nodes_hold_beside_servers(
     nodes: Any, servers: list[int], gpus_each: int, workers: int
@@ -159,6 +160,7 @@ def test_gpu_build_of_vllm_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("spare", "patience", "gpus_there", "waited"),
     [(9, 3600, 3, 30), (1, 60, 1, 60), (1, 3600, 1, resources.GROW_S)],
+    ids=["all come", "patience ends", "none come for long"],
 )
 def test_autoscaler_is_asked_for_missing_gpus(
     monkeypatch: pytest.MonkeyPatch,
@@ -205,6 +207,7 @@ def test_a_server_of_many_cpus_is_not_crowded_out() -> None:
         (["avx2"], 1, "local", False),
         (["avx2"], 0, "auto", False),  # the engines are on a cluster
     ],
+    ids=["old processor", "new processor", "GPU", "cluster"],
 )
 def test_a_slow_dtype_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, flags: list[str], gpus: int, address: str, is_slow: bool

@@ -128,6 +128,7 @@ def test_words_steps_context_or_deadline_end_a_conversation(
         ([hang], working, EpisodeStalled, "candidate"),
         ([PromptTooLong("full")], None, PromptTooLong, "full"),
     ],
+    ids=["stalled engine", "silent candidate", "long first prompt"],
 )
 def test_failures_that_give_no_verdict_close_the_session(
     replies: list[Reply],

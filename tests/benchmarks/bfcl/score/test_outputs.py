@@ -163,18 +163,23 @@ def test_tagged_calls_are_read_of_models_with_function_calling(judge: Judge) -> 
     assert judge(answers[0], model="Some_Qwen") == [NOT_DECODED], "a prompted model"
 
 
-def test_answers_of_odd_shapes_do_not_decode(judge: Judge) -> None:
-    right = (SECOND, listed(calls_of(SECOND)))
-    for result, kind, strict in (
+@pytest.mark.parametrize(
+    ("result", "kind", "strict"),
+    [
         (["Let me do this.", {"f": '{"a": 1}'}], NOT_DECODED, "unreadable_call"),
         ([{"f": None}], NOT_DECODED, "unreadable_call"),
         (None, NOT_DECODED, "no_answer"),
         ([], "simple_function_checker:wrong_count", ""),
-    ):
-        answers = [(FIRST, result), right, (REFUSAL, result)]
-        assert judge(*answers, model="m-FC") == [kind, "", ""]
-        refusal = judge(*answers, model="m-FC", rules="strict")[2]
-        assert refusal.removeprefix("irrelevance_error:") == strict
+    ],
+    ids=["words and a call", "no arguments", "null", "empty list"],
+)
+def test_answers_of_odd_shapes_do_not_decode(
+    judge: Judge, result: Any, kind: str, strict: str
+) -> None:
+    answers = [(FIRST, result), (SECOND, listed(calls_of(SECOND))), (REFUSAL, result)]
+    assert judge(*answers, model="m-FC") == [kind, "", ""]
+    refusal = judge(*answers, model="m-FC", rules="strict")[2]
+    assert refusal.removeprefix("irrelevance_error:") == strict
 
 
 @pytest.mark.parametrize(
