@@ -1,7 +1,5 @@
 """``import ace_ray``: look into runs, and call commands as functions; tests/e2e evaluates."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Each mistake of a user ends with one line, exit code 2, no traceback and nothing written."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

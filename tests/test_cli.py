@@ -1,7 +1,5 @@
 """The command line: commands, options from the environment, shipped configs, doctor and list."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.util import find_spec

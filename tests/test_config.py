@@ -1,7 +1,5 @@
 """Configs: files, overrides, and values of the command line."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signals that this process really receives, and errors that another thread raises."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

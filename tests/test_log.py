@@ -1,7 +1,5 @@
 """Logs of commands: levels, JSON lines, and the stream that they go to."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Secrets are refused in configs, and masked in messages and logs."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """Intervals and chances, against published numbers and by counting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import combinations
 

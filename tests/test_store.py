@@ -1,7 +1,5 @@
 """Stores on a disk and on S3 behave alike; S3 is a real server."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

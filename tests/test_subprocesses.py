@@ -1,7 +1,5 @@
 """A child process imports nothing from the current folder, which may belong to somebody else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

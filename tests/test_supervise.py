@@ -1,7 +1,5 @@
 """The command's process above the driver: signals, exit codes, and a driver that is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The least that a benchmark class must say, its defaults, and refusals of its mistakes."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable

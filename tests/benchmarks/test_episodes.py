@@ -1,7 +1,5 @@
 """Episodes: what a model is sent, what is recorded, and the steps of a stored row."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

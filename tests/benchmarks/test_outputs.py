@@ -1,7 +1,5 @@
 """Files of users: outputs for any benchmark, and byte order marks."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Which Ray a run joins."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The job that is made of a config: its command, its id, and no secrets."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Each benchmark through a whole run on a local Ray, with the fake engine."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -4,8 +4,6 @@ A cell is a benchmark with a mode, a candidate and its roles. One run serves the
 benchmarks. `scripted_parsers` makes the model's answers into calls.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess

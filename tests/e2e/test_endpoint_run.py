@@ -1,7 +1,5 @@
 """Whole runs of models behind a scripted OpenAI-compatible server."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A benchmark in a local file goes through every command, with the fake engine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

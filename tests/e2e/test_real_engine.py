@@ -1,7 +1,5 @@
 """vLLM with SmolLM2-135M: a sweep over two adapters."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

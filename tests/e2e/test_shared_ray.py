@@ -1,7 +1,5 @@
 """Whole runs on one shared local Ray, so that `make test` covers each kind of run once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

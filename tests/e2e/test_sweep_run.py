@@ -3,8 +3,6 @@
 Each checkpoint answers in its own words, so that a row shows whose weights wrote it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

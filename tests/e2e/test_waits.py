@@ -1,7 +1,5 @@
 """The causes of waits in runs where they are planted, and the cost of the runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Early stopping: confidence sequences, decisions, units and their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Early stopping: what the stored rows of a run and of its reference decide."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

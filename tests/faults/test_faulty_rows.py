@@ -1,7 +1,5 @@
 """Rows that fail, hang and crash their engines, each with its own end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

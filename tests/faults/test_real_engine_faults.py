@@ -1,8 +1,6 @@
 """vLLM with tiny dummy weights: processes of runs are killed, terminated and stopped, and a cache
 holds one episode. No row is lost and no process is left."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -3,8 +3,6 @@
 Each line of a file holds an entry's id, an answer that the script made, and upstream's verdict.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -7,8 +7,6 @@ docs/parity.md says where the copies of upstream and VENV come from; BFCL and ta
 packages. Only ids, the answers that this script makes, and verdicts are written.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

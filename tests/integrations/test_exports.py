@@ -1,7 +1,5 @@
 """Exports: logs of Inspect, files of lm-eval, and evaluation results of the hub."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Publications of runs and sweeps, what trackers hold, and trackers that fail."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """LoRA adapters: checks before an engine starts."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

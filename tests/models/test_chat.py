@@ -1,7 +1,5 @@
 """Prompts by a model's chat template, and reasoning in `<think>` blocks of answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Checkpoints that are complete, damaged or hostile, and layouts of weights."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ gpt-oss's vocabulary is the real one, from its wheel. The others are toys that h
 marks as tokens, with templates of our own that show its marks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from collections.abc import Callable, Mapping

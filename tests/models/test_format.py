@@ -1,7 +1,5 @@
 """Formats and engines render and read as vLLM's server does, within bounds."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """The check of swapped weights, on an engine that answers from a script."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Sequence

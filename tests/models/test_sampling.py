@@ -1,7 +1,5 @@
 """Sampling parameters of vLLM and OpenAI, and a model's own recommendations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

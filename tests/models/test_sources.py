@@ -1,7 +1,5 @@
 """Sources of weights: pinned by content, fetched once, and their sizes."""
 
-from __future__ import annotations
-
 import struct
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Root causes of failed engine starts, and the phases of a start, from the output of vLLM."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec

@@ -9,8 +9,6 @@ Upstream runs in a process of its own (`bfcl_child`), which evaluates operations
 at most. Prints counts as a Markdown table, then differences; exit code 1 when there is any.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

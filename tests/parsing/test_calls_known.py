@@ -1,7 +1,5 @@
 """Readers of the formats in which models are known to write calls, and values of XML parameters."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A few bytes that stand for gigabytes: readers refuse them in one line and little memory."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

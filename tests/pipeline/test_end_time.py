@@ -1,7 +1,5 @@
 """When a run must end, and which rows can still end in time."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The S3 service that requests are signed for is named by the command, never by a stored run."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``--fresh`` removes the files of a run and nothing else: not behind links, not other files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Run folders made to do harm: every command ends in one line and an exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """No command writes or deletes behind a link below the folder that it names."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

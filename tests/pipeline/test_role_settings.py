@@ -1,7 +1,5 @@
 """Roles and engine arguments in a config: parsing, checks, and records in the manifest."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Served roles: their parsers, their resources, and the requests to their engines."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Sessions of a run: recorded with their versions, which are named where rows of several mix."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts that cannot be read: each command that reads a run names them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

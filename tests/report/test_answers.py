@@ -1,7 +1,5 @@
 """Answers in reports: flips between two runs, and the sample of wrong answers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs read back, their labels and conditions, and `ace-ray compare`."""
 
-from __future__ import annotations
-
 import csv
 import json
 from io import StringIO

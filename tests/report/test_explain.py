@@ -1,7 +1,5 @@
 """Each planted difference between two runs is attributed to its cause."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

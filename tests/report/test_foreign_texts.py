@@ -1,7 +1,5 @@
 """Texts of models, manifests and summaries stay texts: on the terminal, in pages and CSV files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ace-ray gate` answers by exit code, and errs at most as often as its confidence says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`ace-ray report` of runs and sweeps: pages, CSV files, folders, early decisions, refusals."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

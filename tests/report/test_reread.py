@@ -1,7 +1,5 @@
 """`ace-ray reread` counts what another parser changes, and names a user's mistakes in one line."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from pathlib import Path

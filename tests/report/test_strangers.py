@@ -3,8 +3,6 @@
 SECURITY.md lists the names. Here each is a canary (code, a server, outputs, links) that leaves a
 file in the folder ``fired`` if it is followed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Numbers of reports: the tables and figures of the paper."""
 
-from __future__ import annotations
-
 import re
 from io import StringIO
 from pathlib import Path

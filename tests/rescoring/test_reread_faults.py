@@ -1,7 +1,5 @@
 """`ace-ray reread` finds every planted fault of a parser, and nothing between equal versions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

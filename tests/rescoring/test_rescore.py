@@ -1,7 +1,5 @@
 """Stored runs are judged anew and compacted, without an engine and without losing a row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sandbox actors: episodes stay apart, survive a crash of their actor, and never hang."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

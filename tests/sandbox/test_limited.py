@@ -1,7 +1,5 @@
 """A process with limits: a request that exceeds them ends it, and no other process."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """Declared tools: what a model may pass, and what it gets when it passes something else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Parts on a store: which rows are stored, which of them count, and what is not a part."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import re

@@ -1,7 +1,5 @@
 """Find checkpoints on a disk and on S3, see which are complete, and watch for new ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

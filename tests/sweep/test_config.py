@@ -1,7 +1,5 @@
 """Configs of sweeps: what they take, and the line for each mistake."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The process of a lane: its input, its events, its signals, and its exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The ledger of a sweep: state and cost of each run, from the files of its folder."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path

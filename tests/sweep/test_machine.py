@@ -1,7 +1,5 @@
 """Find the GPUs of this machine, or of a cluster."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

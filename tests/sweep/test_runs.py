@@ -1,7 +1,5 @@
 """Plan the run of each model: its id, its GPUs, and the runs that may share its engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

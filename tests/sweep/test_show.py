@@ -1,7 +1,5 @@
 """The plan and the ledger of a sweep, as ``ace-ray sweep`` prints them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``ace-ray show``, rows behind the pages, and the bounded parts of large rows."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """``ace-ray view``: lists, rows, two runs, keys, hostile texts, and requests without the token."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

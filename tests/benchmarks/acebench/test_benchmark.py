@@ -1,7 +1,5 @@
 """ACEBench behind the protocol: comparability, options, tasks, unread calls, gold answers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

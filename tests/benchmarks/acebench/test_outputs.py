@@ -1,7 +1,5 @@
 """Scoring outputs made elsewhere, end to end, on the English mini set."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

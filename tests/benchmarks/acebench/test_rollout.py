@@ -1,7 +1,5 @@
 """Agent episodes in this process: who speaks when, what each sees, and how an episode ends."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json

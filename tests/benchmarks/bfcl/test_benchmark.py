@@ -1,7 +1,5 @@
 """BFCL as a benchmark: options, identity, and whole episodes without Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

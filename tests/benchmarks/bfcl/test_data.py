@@ -1,7 +1,5 @@
 """Copies of bfcl-eval: found, read, refused in one line, and imported whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

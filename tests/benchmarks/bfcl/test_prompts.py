@@ -1,7 +1,5 @@
 """Prompts and tools: the source of their texts, their forms, and functions as a model sees them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Published answers, of the data and of real models, get the verdicts of upstream's evaluator."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """API answers: recorded ones, real APIs, and a model as simulator."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json

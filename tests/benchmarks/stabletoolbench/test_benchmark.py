@@ -1,7 +1,5 @@
 """StableToolBench as a benchmark: options, identity, and whole episodes without Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Episodes of chains (CoT@n) and tree search (DFSDT), with native calls and in the ReAct form."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

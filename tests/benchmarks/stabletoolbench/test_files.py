@@ -1,7 +1,5 @@
 """Files of a run: converted answers, written and read again, and the result JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The judge: its questions, replies without a verdict, and its agreement with people."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Agents are offered APIs of a pool: by retrieval, among distractors, or all of them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Queries become entries as published, and their APIs functions with upstream's names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Verdicts and metrics of rows, groups, means, tables and reports."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

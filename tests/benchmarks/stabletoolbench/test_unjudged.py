@@ -1,7 +1,5 @@
 """Answers that no judge saw have no verdict, until the judge of a later command gives one."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """tau2 as a benchmark: data, options, identity, comparability and scores."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """Databases that episodes share, and tools of the user's own copy, in a limited process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Episodes: the messages of each side, their ends, and verdicts by both rule sets."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Upstream's results JSON: written of stored rows, read back as the same episodes."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

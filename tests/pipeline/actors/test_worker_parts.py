@@ -1,7 +1,5 @@
 """Parts of an engine worker: preparations, reports of rows, and time limits."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any

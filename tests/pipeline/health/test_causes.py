@@ -1,7 +1,5 @@
 """Causes of death, on real processes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """Isolation of rows whose process died: killers are found in few deaths."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The health monitor ends a run if engines, coordinator or lease are lost."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Seconds of engine workers by state, and the timing of a session."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

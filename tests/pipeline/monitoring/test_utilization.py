@@ -1,7 +1,5 @@
 """Waits of engines by cause, and rows in flight over time."""
 
-from __future__ import annotations
-
 import pytest
 
 from ace_ray.pipeline.monitoring.counts import EngineCounts, Tally

@@ -1,7 +1,5 @@
 """Resources of a run, and runs that the nodes do not hold."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

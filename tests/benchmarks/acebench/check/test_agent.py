@@ -1,7 +1,5 @@
 """Both verdicts on agent rows, and the causes of errors."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from typing import Any

@@ -1,7 +1,5 @@
 """Both rule sets on small entries of our own: verdicts of the official rules, then the strict."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Environments of the mini set for the tests, and what their apps say."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """The apps of the sandbox, rule by rule, as the official ones; Finance as its README says."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Verdicts on multi-turn conversations and on agentic answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

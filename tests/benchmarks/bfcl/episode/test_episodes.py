@@ -1,7 +1,5 @@
 """Conversations with tools: what a model sees, what is stored, how they end, and memory."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Result folders of ``bfcl generate`` as episodes: their shapes, what is refused, and parity."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import json

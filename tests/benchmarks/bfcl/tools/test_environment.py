@@ -1,7 +1,5 @@
 """Call texts to results: parsed, bounded, never evaluated; upstream's classes loaded privately."""
 
-from __future__ import annotations
-
 import decimal
 import json
 import sys

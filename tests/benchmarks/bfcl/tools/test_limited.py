@@ -1,7 +1,5 @@
 """Environments in a limited process: a call that breaks its limits costs its own attempt alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run folder that brings tool classes of its own: reading it runs none of them."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator
