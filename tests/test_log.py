@@ -83,9 +83,7 @@ def test_text_lines_go_to_the_console_of_printing(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("level", "signs"), [("debug", "diwe"), ("warning", "we"), ("error", "e")])
-def test_a_level_hides_lower_levels_and_no_result(
-    level: str, signs: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_level_hides_lower_levels_and_no_result(level, signs, capsys) -> None:
     log.configure(level)
     log.debug("d")
     log.info("i")
@@ -102,9 +100,7 @@ def test_a_level_hides_lower_levels_and_no_result(
     assert ("Traceback" in output.err) is (level == "debug")
 
 
-def test_options_and_environment_choose_the_format(
-    invoke: Any, config_file: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_and_environment_choose_the_format(invoke, config_file, monkeypatch) -> None:
     option, words = ["--log-format", "json"], ["doctor", config_file()]
     for order in ([*words, *option], [*option, *words]):
         records = lines(invoke(*order).stdout)
@@ -144,9 +140,7 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     assert [line[name] for name in numbers] == ["progress", 2, 4, 1, 1]
 
 
-def test_the_result_of_a_run_is_a_json_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_result_of_a_run_is_a_json_line(tmp_path, capsys) -> None:
     _, summary = rescore(str(sound_run(tmp_path / "run")))
     capsys.readouterr()
     log.configure(form="json")

@@ -15,9 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 @pytest.mark.parametrize(
     "module", ["ace_ray.models.gguf", "ace_ray.models.reference", "ace_ray.sweep.lane"]
 )
-def test_modules_of_the_current_folder_are_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
-) -> None:
+def test_modules_of_the_current_folder_are_not_imported(tmp_path, monkeypatch, module) -> None:
     folder, mark = tmp_path / "checkpoint", tmp_path / "mark"
     folder.mkdir()
     for name in ("struct", "json", "transformers", "torch", "ace_ray"):

@@ -29,9 +29,7 @@ def tool(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("policy", "expected"), [("none", []), ("tool_steps", [4, 6]), ("all", [1, 4, 6])]
 )
-def test_reasoning_is_stored_and_replayed_as_the_policy_says(
-    policy: str, expected: list[int]
-) -> None:
+def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy, expected) -> None:
     model = ScriptedModel(THOUGHT)
     context = EpisodeContext(RoleModel(model, Sampling()), replay_reasoning=policy)
 

@@ -83,9 +83,7 @@ def config(folder: Path, server: Scripted, *benchmarks: dict[str, Any], **change
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_three_benchmarks_call_tools(
-    cli: Any, invoke: Any, tmp_path: Path, server: Scripted
-) -> None:
+def test_three_benchmarks_call_tools(cli, invoke, tmp_path, server) -> None:
     server.answer = Answers()
     cached = {**STABLE, "cache_folder": str(tmp_path / "answers")}
     path = config(tmp_path, server, ACEBENCH, BFCL, cached, max_attempts=2)

@@ -199,7 +199,5 @@ def test_all_units_together_are_the_headline() -> None:
     ("draws_so_far", "needed", "expected"),
     [(100, 0.2, 100), (100, 0.1, 308), (100, 0.0, 1000), (999, 0.01, 1000)],
 )
-def test_the_draws_to_decide_follow_from_the_width(
-    draws_so_far: int, needed: float, expected: int
-) -> None:
+def test_the_draws_to_decide_follow_from_the_width(draws_so_far, needed, expected) -> None:
     assert draws_to_decide(draws_so_far, 1000, 0.2, needed) == expected

@@ -129,9 +129,7 @@ ONE_CALL = "{% if m.tool_calls | length > 1 %}{{ raise_exception('one at once') 
         ),
     ],
 )
-def test_a_template_for_episodes_shows_calls_and_results(
-    model_folder: Make, template: str, problem: str
-) -> None:
+def test_a_template_for_episodes_shows_calls_and_results(model_folder, template, problem) -> None:
     chat = Chat.load(model_folder(template=template), {})
     assert not chat.is_single_call or problem
     if not problem:
@@ -144,9 +142,7 @@ def test_a_template_for_episodes_shows_calls_and_results(
 
 
 @needs_transformers
-def test_an_answer_with_two_calls_is_divided_for_templates_of_single_calls(
-    model_folder: Make,
-) -> None:
+def test_an_answer_with_two_calls_is_divided_for_templates_of_single_calls(model_folder) -> None:
     chat = Chat.load(model_folder(template=HISTORY + ONE_CALL + CALLS + END), {})
     chat.require_tools("m", episodes=True)
     assert chat.is_single_call

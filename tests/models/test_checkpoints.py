@@ -172,9 +172,7 @@ def test_weights_of_torch_are_checked_at_their_ends(tmp_path: Path) -> None:
     ],
     ids=["verl", "verl Megatron", "accelerate", "DCP", "DeepSpeed", "Megatron", "a model below"],
 )
-def test_weights_in_a_trainers_format_are_named_with_their_converter(
-    tmp_path: Path, path: str, words: str
-) -> None:
+def test_weights_in_a_trainers_format_are_named_with_their_converter(tmp_path, path, words) -> None:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_bytes(b"PK")
     (tmp_path / path).with_name("config.json").touch()
@@ -210,9 +208,7 @@ def test_a_file_that_is_not_there_is_named(folder: Path, name: str) -> None:
     ],
     ids=["truncated", "empty", "pointer", "index"],
 )
-def test_a_prefix_of_s3_is_checked_as_a_folder_is(
-    s3: Any, folder: Path, name: str, content: bytes, why: str
-) -> None:
+def test_a_prefix_of_s3_is_checked_as_a_folder_is(s3, folder, name, content, why) -> None:
     store = S3Store(f"s3://{s3.bucket}/{folder.name}")
     weights = (folder / "model.safetensors").read_bytes()
     store.put("model.safetensors", weights)

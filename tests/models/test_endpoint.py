@@ -226,9 +226,7 @@ NO_KEY = {"api_key_env": None}
     ],
     ids=["wrong key", "forbidden", "no key", "long refusal", "redirect"],
 )
-def test_a_refusal_is_one_short_line_without_the_key(
-    step: Step, config: dict[str, Any], line: str
-) -> None:
+def test_a_refusal_is_one_short_line_without_the_key(step, config, line) -> None:
     server = Endpoint(step)
     with pytest.raises(EndpointRefused) as caught:
         ask(server, **config)

@@ -127,9 +127,7 @@ def test_a_failed_swap_is_noticed(swap: Swap, answers: Any, truths: Any, why: st
         pytest.param(FLOOR / SLACK / 2, 1.1 * FLOOR, False, id="small before"),
     ],
 )
-def test_the_distance_before_a_swap_bounds_the_distance_after_it(
-    swap: Swap, before: float, after: float, fine: bool
-) -> None:
+def test_the_distance_before_a_swap_bounds_the_distance_after_it(swap, before, after, fine) -> None:
     truths = {"a": moved(OLD, before), "b": moved(NEW, after)}
     failure = pytest.raises(ProbeFailed, match="from the new weights' reference")
     with nullcontext() if fine else failure:

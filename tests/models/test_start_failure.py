@@ -99,9 +99,7 @@ def run(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_output_of_a_failed_start_is_passed_on_and_names_the_cause(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_output_of_a_failed_start_is_passed_on_and_names_the_cause(capfd, monkeypatch) -> None:
     def fail(code: str) -> str:
         try:
             with captured_start():

@@ -42,9 +42,7 @@ READ: list[tuple[str, str, list[Call]]] = [
 
 
 @pytest.mark.parametrize(("reader", "text", "calls"), READ, ids=[reader for reader, _, _ in READ])
-def test_a_known_format_is_read_by_the_reader_of_its_name(
-    reader: str, text: str, calls: list[Call]
-) -> None:
+def test_a_known_format_is_read_by_the_reader_of_its_name(reader, text, calls) -> None:
     assert known_calls(text) == (reader, calls)
 
 

@@ -203,9 +203,7 @@ def test_a_plugin_is_checked_before_engines_start(tmp_path: Path, text: str, wor
         check_parsers(model)
 
 
-def test_without_vllm_the_fix_is_to_install_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_vllm_the_fix_is_to_install_it(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match="vLLM is not installed; install"):
         check_engine_args({})

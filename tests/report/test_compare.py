@@ -153,9 +153,7 @@ USER = {"roles": {"acebench": {"user": {"kind": "served", "model": "m"}}}}
         ({"extra_identity": USER}, 'roles.user.model is not recorded in A; "m" in B'),
     ],
 )
-def test_different_conditions_are_refused(
-    tmp_path: Path, change: dict[str, Any], line: str
-) -> None:
+def test_different_conditions_are_refused(tmp_path, change, line) -> None:
     folders = two(tmp_path, ROWS, WORSE, **change)
     lines = refusal(folders)
     assert any(line in text for text in lines), lines
@@ -204,9 +202,7 @@ def test_seeds_engines_and_self_played_users_are_cautions(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("seed", "floor"), [(1, True), (2, False)])
-def test_repeats_give_the_noise_of_runs_with_one_seed(
-    tmp_path: Path, seed: int, floor: bool
-) -> None:
+def test_repeats_give_the_noise_of_runs_with_one_seed(tmp_path, seed, floor) -> None:
     again = block("en", "special_incomplete", 5, 20)
     again = [item | {"repeat": 1, "row_id": item["row_id"][::-1]} for item in again]
     drawn = {"temperature": 0.7, "seed": 1}

@@ -137,9 +137,7 @@ THOUGHT = {"content": "bye", "text": "bye", "reasoning": "hm"}
         (1, {"tool_parser_error": "ValueError"}, {"text": ""}),
     ],
 )
-def test_an_engine_stores_more_text_than_an_endpoint(
-    at: int, of_engine: dict[str, Any], of_server: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_engine_stores_more_text_than_an_endpoint(at, of_engine, of_server, tmp_path) -> None:
     rows = [episode(at, ids=None, **of_engine), episode(at, ids=None, **of_server)]
     rows[0]["output"] = "f()"
     folders = [
@@ -160,9 +158,7 @@ def test_an_engine_stores_more_text_than_an_endpoint(
         ({}, True, "tools"),
     ],
 )
-def test_a_simulated_user_may_speak_first(
-    roles: dict[str, Any], ends: bool, cause: str, tmp_path: Path
-) -> None:
+def test_a_simulated_user_may_speak_first(roles, ends, cause, tmp_path) -> None:
     """The first user message differs, or the episode ``ends`` after an answer."""
     folders = []
     for name, question in (("a", "Hi"), ("b", "Hi" if ends else "Hello")):

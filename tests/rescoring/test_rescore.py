@@ -83,9 +83,7 @@ def test_new_checkers_change_verdicts_only(run: MadeRun, log_lines: list[str], m
     assert run.store.get(MANIFEST) == manifest
 
 
-def test_rows_whose_checker_failed_are_judged_again(
-    run: MadeRun, log_lines: list[str], monkeypatch
-) -> None:
+def test_rows_whose_checker_failed_are_judged_again(run, log_lines, monkeypatch) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("hard \ud800 luck")
 
@@ -169,9 +167,7 @@ def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
 
 
 @pytest.mark.parametrize("work", [rescore, compact_run])
-def test_run_that_is_being_written_is_refused(
-    run: MadeRun, work: Any, log_lines: list[str], monkeypatch
-) -> None:
+def test_run_that_is_being_written_is_refused(run, work, log_lines, monkeypatch) -> None:
     monkeypatch.setattr(lease_module, "BEAT_S", 0.02)
     parts = part_names(run.store)
     lease = Lease.acquire(run.store)

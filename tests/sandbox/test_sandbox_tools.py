@@ -48,9 +48,7 @@ def nested(depth: int) -> list[Any]:
     ],
     ids=["missing", "unexpected", "null", "boolean", "three missing"],
 )
-def test_bad_arguments_are_named_in_pythons_words(
-    tool: Tool, arguments: dict[str, Any], message: str
-) -> None:
+def test_bad_arguments_are_named_in_pythons_words(tool, arguments, message) -> None:
     state: list[Any] = []
     expected = Observation(f"{tool.name}() {message}", "bad_arguments")
     assert call_tool(tool, state, arguments) == expected

@@ -111,9 +111,7 @@ def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
         ("scored", "scored", LATE),
     ],
 )
-def test_an_evaluated_row_wins_then_the_latest(
-    local: LocalStore, first: str, second: str, winner: str
-) -> None:
+def test_an_evaluated_row_wins_then_the_latest(local, first, second, winner) -> None:
     # Written in the wrong order: names decide, not times of files.
     put(local, LATE, table(("a", second), duration_s=2.0, attempts=7))
     put(local, EARLY, table(("a", first), ("other", "scored"), duration_s=1.0, attempts=3))
@@ -285,9 +283,7 @@ class Crash(Exception):
 @pytest.mark.parametrize(
     ("step", "n_calls"), [("put", 0), ("put", 3), ("delete", 0), ("delete", 2)]
 )
-def test_compacting_keeps_the_rows_that_count_even_if_it_crashes(
-    local: LocalStore, monkeypatch: pytest.MonkeyPatch, step: str, n_calls: int
-) -> None:
+def test_compacting_keeps_the_rows_that_count_even_if_it_crashes(local, monkeypatch, step, n_calls):
     put(local, "00000000000001-aa", table(("a", "scored"), ("b", "infra_error"), duration_s=1.0))
     put(local, "00000000000002-aa", table(("b", "infra_error"), ("c", "quarantined")))
     put(local, "00000000000003-aa", table(("b", "skipped"), duration_s=3.0))

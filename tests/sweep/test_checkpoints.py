@@ -136,9 +136,7 @@ def test_a_checkpoint_in_a_trainers_format_says_how_to_convert_it(root: str, put
         (["step_100", "step_150"], {"from": 200}, "the steps are 100 to 150"),
     ],
 )
-def test_folders_that_cannot_be_ordered_are_refused(
-    root: str, put: Put, names: list[str], changes: dict[str, Any], words: str
-) -> None:
+def test_folders_that_cannot_be_ordered_are_refused(root, put, names, changes, words) -> None:
     for name in names:
         put(name)
     with pytest.raises(UserError) as error:
@@ -170,9 +168,7 @@ NO_MODEL = dict.fromkeys(WHOLE)
         ({**NO_MODEL, ADAPTER_CONFIG: b"{}"}, "adapter_model.safetensors is missing"),
     ],
 )
-def test_a_missing_part_is_named(
-    root: str, put: Put, changes: dict[str, bytes | None], lacks: str
-) -> None:
+def test_a_missing_part_is_named(root, put, changes, lacks) -> None:
     contents = {**WHOLE, **changes}
     put("step_1", {name: data for name, data in contents.items() if data is not None})
     assert find(root)[0].lacks == lacks
@@ -284,9 +280,7 @@ def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -
     assert not watched.watching.failed
 
 
-def test_an_outage_at_the_end_does_not_lose_the_last_checkpoint(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_at_the_end_does_not_lose_the_last_checkpoint(watched, monkeypatch) -> None:
     watched.save(1)
     watched.look()
     watched.stop_file.touch()

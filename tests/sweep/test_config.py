@@ -83,9 +83,7 @@ ENDPOINT = {"model": {"endpoint": {"url": "http://h/v1", "api_key_env": None}}}
         ({"workers": {"max": 8}}, "elastic workers are not supported in sweeps"),
     ],
 )
-def test_a_mistake_is_one_line_with_a_fix(
-    write: Write, changes: dict[str, Any], words: str
-) -> None:
+def test_a_mistake_is_one_line_with_a_fix(write, changes, words) -> None:
     path = write(**changes)
     with pytest.raises(UserError) as error:
         load_sweep(path)

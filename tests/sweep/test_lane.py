@@ -52,9 +52,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             process.wait(30)
 
 
-def test_a_lane_is_started_heard_and_stopped(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lane_is_started_heard_and_stopped(start, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
     runs, lines, go = [{"run_id": "r", "source": "ä\ud800"}], list[str](), tmp_path / "go"
     process = start(
@@ -121,9 +119,7 @@ def config(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> dict[str, An
     }
 
 
-def test_a_checkpoint_that_changed_since_the_plan_fails(
-    play: Any, tmp_path: Path, config: dict[str, Any]
-) -> None:
+def test_a_checkpoint_that_changed_since_the_plan_fails(play, tmp_path, config) -> None:
     code, events = play({"run_id": "a", "config": config}, {"run_id": "b", "config": config})
     assert code == 1
     assert [event["run_id"] for event in events] == ["a", "b"]

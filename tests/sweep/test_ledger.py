@@ -67,9 +67,7 @@ def store(tmp_path: Path) -> LocalStore:
         ),
     ],
 )
-def test_the_line_of_a_run_comes_from_its_summary(
-    store: LocalStore, changes: dict[str, Any], price: float | None, expected: dict[str, Any]
-) -> None:
+def test_the_line_of_a_run_comes_from_its_summary(store, changes, price, expected) -> None:
     tokens = {"prompt": 1000, "completion": 50}
     summary = {"complete": True, "why": "", "scored": 500, "declared": 500, "tokens": tokens}
     store.put("r1/summary.json", json.dumps({**summary, "timing": TIMING, **changes}).encode())

@@ -58,9 +58,7 @@ def test_official_data_and_prompts_compare(shared_data: Path) -> None:
         assert ACEBench.from_options(benchmark.resolved()).identity() == benchmark.identity()
 
 
-def test_options_are_resolved_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
+def test_options_are_resolved_or_refused(tmp_path, monkeypatch, cache) -> None:
     assert ACEBench.from_options({"languages": ["zh", "zh"]}).resolved() == {
         **{"data": "mini", "languages": ["zh"], "categories": ["all"], "prompts": "own"},
         **{"variant": "standard", "prompt_file": None, "mode": "prompt"},

@@ -188,9 +188,7 @@ SLOW = "no answer before the episode's deadline"
     ],
     ids=["long task", "full simulator", "silent simulator", "silent agent"],
 )
-def test_failures_of_others_are_no_wrong_answer(
-    category: str, agent: list[Any], user: list[Any], error: type[Exception], message: str
-) -> None:
+def test_failures_of_others_are_no_wrong_answer(category, agent, user, error, message) -> None:
     benchmark = bench()
     models = ScriptedModel(*agent), ScriptedModel(*user)
     seconds = 0.2 if message == SLOW else None

@@ -124,9 +124,7 @@ def test_answers_of_other_questions_are_refused(made_up: Path, category: str) ->
     ],
     ids=["role", "parameters", "scenario", "two functions", "turns", "answers"],
 )
-def test_rows_of_another_shape_are_refused(
-    made_up: Path, category: str, key: str, value: object, match: str
-) -> None:
+def test_rows_of_another_shape_are_refused(made_up, category, key, value, match) -> None:
     file = upstream_package.question_file(category)
     if key == "ground_truth":
         file = str(upstream_package.answer_file(category))
@@ -164,9 +162,7 @@ def test_import_lands_whole_and_once(made_up: Path, log_lines: list[str]) -> Non
     assert log_lines[0].startswith("already imported, nothing to do: 182 rows")
 
 
-def test_installed_package_is_imported_without_running_it(
-    made_up: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_package_is_imported_without_running_it(made_up, monkeypatch) -> None:
     """The made-up package raises when Python imports it."""
     monkeypatch.syspath_prepend(str(made_up))
     manifest = json.loads((import_copy(None) / "manifest.json").read_text())
@@ -181,9 +177,7 @@ def test_installed_package_is_imported_without_running_it(
         (f"{TOOL_FOLDER}/ticket_api.py", "import socket\nclass TicketAPI: ...\n", "ticket_api"),
     ],
 )
-def test_incomplete_or_broken_copy_leaves_nothing_behind(
-    made_up: Path, name: str, text: str | None, match: str
-) -> None:
+def test_incomplete_or_broken_copy_leaves_nothing_behind(made_up, name, text, match) -> None:
     path = made_up / "bfcl_eval" / name
     if text is None:
         path.unlink()

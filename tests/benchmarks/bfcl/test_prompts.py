@@ -59,9 +59,7 @@ def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
     ],
     ids=["call", "missing field", "languages", "types", "floats"],
 )
-def test_a_changed_source_is_refused(
-    made_up: Path, name: str, old: str, new: str, match: str
-) -> None:
+def test_a_changed_source_is_refused(made_up, name, old, new, match) -> None:
     path = made_up / "bfcl_eval" / name
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))

@@ -124,9 +124,7 @@ def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
         assert response(cache, {}, api=names_key("Data", "a", "a")) is None, "all files or none"
 
 
-def test_exported_answers_can_be_imported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exported_answers_can_be_imported(tmp_path, capsys) -> None:
     def command(action: str, folder: str, cache: str) -> str:
         folders = [str(tmp_path / folder), "--cache-folder", str(tmp_path / cache)]
         with pytest.raises(SystemExit) as system_exit:

@@ -204,9 +204,7 @@ def test_a_query_that_the_reference_lacks_is_not_won(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("endpoint", [False, True])
-def test_a_second_run_of_the_same_simulator_comes_from_the_cache(
-    tmp_path: Path, endpoint: bool
-) -> None:
+def test_a_second_run_of_the_same_simulator_comes_from_the_cache(tmp_path, endpoint) -> None:
     """Settings of the candidate count if it is the simulator."""
     more = {"simulator": ENDPOINT} if endpoint else {}
     benchmark = build(tmp_path, apis=["cache", "simulator"], judge="none", **more)

@@ -269,9 +269,7 @@ GIVE = '{"return_type": "give_answer", "final_answer": '
     ],
     ids=["object", "no answer", "list", "quotes", "cut", "deep"],
 )
-def test_arguments_of_finish_are_read_as_upstream_reads_them(
-    arguments: str, code: int, phrase: str, final: str
-) -> None:
+def test_arguments_of_finish_are_read_as_upstream_reads_them(arguments, code, phrase, final):
     finish = read_finish(arguments, OWN)
     assert (finish.code, finish.answer) == (code, final)
     assert phrase in finish.observation

@@ -213,9 +213,7 @@ RIGHT = {"7": ANSWER}
     ],
     ids=["id twice", "unknown id", "other query", "no votes", "list as vote", "many votes"],
 )
-def test_an_answer_or_a_vote_that_does_not_fit_is_named(
-    tmp_path: Path, answers: Any, votes: Any, problem: str
-) -> None:
+def test_an_answer_or_a_vote_that_does_not_fit_is_named(tmp_path, answers, votes, problem) -> None:
     refused(folder(tmp_path, answers, votes), problem)
 
 

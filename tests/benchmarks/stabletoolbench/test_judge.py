@@ -102,9 +102,7 @@ def test_an_unsure_judge_sees_the_execution_too() -> None:
         pytest.param("", [called("Finish", "give_up_and_restart")], "gave_up", id="give-up"),
     ],
 )
-def test_what_is_no_answer_is_unsolved_without_a_question(
-    final: str, nodes: list[Any], why: str
-) -> None:
+def test_what_is_no_answer_is_unsolved_without_a_question(final, nodes, why) -> None:
     judge = ScriptedModel("Answer Status: Solved")
     answer = {"final_answer": final, "answer_details": linked(nodes)}
     assert measures.unanswered(answer) == why

@@ -149,9 +149,7 @@ FIND: dict[str, Any] = {"name": "Find bread", "description": "Finds it", "requir
 
 @pytest.mark.parametrize("file", ["bakery.json", "Bakery/Find bread.json"])
 @pytest.mark.parametrize("form", ["tool", "API", "API of a query"])
-def test_a_tool_directory_replaces_descriptions(
-    root: Path, tmp_path: Path, file: str, form: str
-) -> None:
+def test_a_tool_directory_replaces_descriptions(root, tmp_path, file, form) -> None:
     api_row = {**FIND, "optional_parameters": [parameter("q")]}
     if form == "API of a query":
         api_row |= {"api_name": api_row.pop("name"), "api_description": api_row.pop("description")}

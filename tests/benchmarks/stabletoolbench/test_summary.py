@@ -72,9 +72,7 @@ def test_votes_become_verdicts(votes: Any, official: str, strict: str, points: f
         pytest.param("hopeless", None, "not_judged", 0, 0, id="neither answer nor judge"),
     ],
 )
-def test_runs_without_an_answer_or_a_judge_are_not_valid(
-    script: str, votes: Any, kind: str, finish: int, gave_up: int
-) -> None:
+def test_runs_without_an_answer_or_a_judge_are_not_valid(script, votes, kind, finish, gave_up):
     for verdict in verdicts(ENTRY, state(SCRIPTS[script], votes)).values():
         assert (verdict.valid, verdict.error_type) == (False if votes else None, kind)
         assert (verdict.metrics["finish"], verdict.metrics["give_up"]) == (finish, gave_up)

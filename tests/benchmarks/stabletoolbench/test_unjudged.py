@@ -94,9 +94,7 @@ def test_part_without_a_judge_is_no_wrong_answer() -> None:
         assert summary["categories"][GROUPS[1]]["shares"]["finish"]["value"] == 1.0
 
 
-def test_a_later_judge_judges_what_no_judge_saw(
-    run: Path, server: Scripted, tmp_path: Path, invoke: Any
-) -> None:
+def test_a_later_judge_judges_what_no_judge_saw(run, server, tmp_path, invoke) -> None:
     rows, solved, judge = stored(run), server.answer, judge_file(tmp_path, server.url)
     query = json.loads(rows[1]["state"])["answer"]["query"][:40]
     server.answer = lambda body: completion("?") if query in str(body) else solved(body)
@@ -142,9 +140,7 @@ def refused(run: Path, invoke: Any, judge: Path, words: str) -> None:
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-def test_a_judge_that_cannot_be_asked_changes_nothing(
-    run: Path, server: Scripted, tmp_path: Path, invoke: Any
-) -> None:
+def test_a_judge_that_cannot_be_asked_changes_nothing(run, server, tmp_path, invoke) -> None:
     server.answer = lambda body: (401, "no such key")
     refused(run, invoke, judge_file(tmp_path, server.url), "no such key; check the server")
     refused(

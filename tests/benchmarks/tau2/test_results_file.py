@@ -115,9 +115,7 @@ def test_a_written_file_reads_back(benchmark: Tau2, tmp_path: Path) -> None:
     ],
     ids=["transfer", "stop", "stop in a sentence"],
 )
-def test_a_stop_in_the_last_step_is_found(
-    benchmark: Tau2, tmp_path: Path, category: str, role: str, content: str, stopped: bool
-) -> None:
+def test_a_stop_in_the_last_step_is_found(benchmark, tmp_path, category, role, content, stopped):
     messages = [{"role": "system", "content": "Be kind."}, {"role": role, "content": content}]
     more = {"messages": messages, "termination_reason": "max_steps"}
     simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
@@ -127,9 +125,7 @@ def test_a_stop_in_the_last_step_is_found(
     assert len(first.episode.messages) == 1, "without the system message"
 
 
-def test_an_odd_simulation_is_named_and_the_others_are_read(
-    benchmark: Tau2, tmp_path: Path
-) -> None:
+def test_an_odd_simulation_is_named_and_the_others_are_read(benchmark, tmp_path) -> None:
     call = {"id": "1", "name": "x", "arguments": "x"}
     faults: list[tuple[dict[str, Any], str]] = [
         ({"task_id": "create_task_9"}, "task 'create_task_9' is not in the data of mock"),

@@ -46,9 +46,7 @@ def process_info(pid: int, kind: Kind = "engine") -> ProcessInfo:
         ("SIGABRT", ""),
     ],
 )
-def test_signals_from_outside_are_told_from_crashes(
-    core: Any, name: str, cause: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signals_from_outside_are_told_from_crashes(core, name, cause, monkeypatch) -> None:
     os.kill(core.pid, signal.Signals[name])
     before = causes.oom_kills()
     assert causes.outside_cause([core], before) == cause
@@ -64,9 +62,7 @@ def test_exit_code_of_a_core_shows_sigterm(code: int, cause: str) -> None:
     assert causes.outside_cause([process], causes.oom_kills()) == cause
 
 
-def test_stopped_core_is_told_from_a_hanging_one(
-    core: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_core_is_told_from_a_hanging_one(core, monkeypatch) -> None:
     monkeypatch.setattr(causes, "EXIT_S", 0.1)
     assert causes.outside_cause([core], 0) == ""
     os.kill(core.pid, signal.SIGSTOP)
@@ -122,9 +118,7 @@ class TestWhyGone:
         death = causes.why_gone(process_info(7, "checker"))
         assert (death.rows, death.outside) == (["row"], False)
 
-    def test_links_are_not_followed_and_old_files_are_removed(
-        self, folder: Path, capfd: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_links_are_not_followed_and_old_files_are_removed(self, folder, capfd) -> None:
         target = folder / "precious"
         target.write_text("x")
         (folder / "ace_ray-crash-9-1.00").symlink_to(target)

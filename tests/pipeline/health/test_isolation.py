@@ -94,9 +94,7 @@ def live(isolation: Isolation, rows: list[str]) -> None:
     ],
     ids=["last of 16", "first of 17", "two of 257", "four of 300", "none of 40"],
 )
-def test_only_killers_are_quarantined_at_five_or_six_engines(
-    count: int, at_once: int, killers: set[int], engines: int
-) -> None:
+def test_only_killers_are_quarantined_at_five_or_six_engines(count, at_once, killers, engines):
     rows = names(count)
     kill = {rows[number] for number in killers}
     isolation, deaths = to_the_end(rows, kill, at_once)
@@ -189,9 +187,7 @@ SET_ASIDE = IsolatedRow(4, OPEN, trials=3, deaths_alone=3, end="set_aside")
         pytest.param(SET_ASIDE, SET_ASIDE, False, id="both set aside"),
     ],
 )
-def test_row_goes_where_its_preparation_goes(
-    row: IsolatedRow | None, shared: IsolatedRow | None, by_shared: bool
-) -> None:
+def test_row_goes_where_its_preparation_goes(row, shared, by_shared) -> None:
     rows = {k: s for k, s in (("r", row), (SHARED, shared)) if s is not None}
     state, source = of_rows([ROW], rows)["r"], rows[SHARED if by_shared else "r"]
     assert state.shared is by_shared

@@ -149,9 +149,7 @@ LATE_CHECKER = {"starting": {process("checker"): 101.0}}
     ],
     ids=["first start", "later start", "store", "no progress", "bug", "engine", "checker", "lease"],
 )
-def test_what_ends_a_run(
-    monitored: Any, how: Any, changes: Any, words: str, end: tuple[bool, bool]
-) -> None:
+def test_what_ends_a_run(monitored, how, changes, words, end) -> None:
     error = monitored(**how).later(**changes)
     assert isinstance(error, RunFailed)
     assert words in str(error)
@@ -229,9 +227,7 @@ def test_request_to_stop_drains_and_then_ends(monitored: Any, log_lines: list[st
     assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"
 
 
-def test_time_limit_before_an_engine_is_ready_is_named(
-    monitored: Any, log_lines: list[str]
-) -> None:
+def test_time_limit_before_an_engine_is_ready_is_named(monitored, log_lines) -> None:
     late = monitored(rows_end_at=Clock.time_s - 1)
     error = late.later()
     assert isinstance(error, KeyboardInterrupt)

@@ -41,9 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now_s
 
 
-def test_progress_tells_how_far_engines_have_started(
-    clock: list[float], log_lines: list[str]
-) -> None:
+def test_progress_tells_how_far_engines_have_started(clock, log_lines) -> None:
     coordinator, progress = Coordinator([]), Progress(5)
     progress.show(coordinator.read())
     for actor, phase in (("a", "weights"), ("b", "cache"), ("c", "weights")):
@@ -61,9 +59,7 @@ def test_progress_tells_how_far_engines_have_started(
     assert log_lines == [*waits, ready, "0/5 rows"]
 
 
-def test_progress_tells_rows_accuracies_speed_and_failures(
-    clock: list[float], log_lines: list[str]
-) -> None:
+def test_progress_tells_rows_accuracies_speed_and_failures(clock, log_lines) -> None:
     coordinator = Coordinator([])
     coordinator.starting(ENGINE)
     coordinator.life(ENGINE, facts=STARTED)
@@ -88,9 +84,7 @@ def with_bug(rows: int) -> Coordinator:
     return coordinator
 
 
-def test_progress_goes_on_after_the_clock_was_set_back(
-    monkeypatch: pytest.MonkeyPatch, clock: list[float], log_lines: list[str]
-) -> None:
+def test_progress_goes_on_after_the_clock_was_set_back(monkeypatch, clock, log_lines) -> None:
     coordinator, progress = Coordinator([]), Progress(8)
     progress.show(coordinator.read())
     monkeypatch.setattr(time, "time", lambda: 0.0)

@@ -123,9 +123,7 @@ def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) 
     ],
     ids=["three servers", "server on the smaller node", "servers of several sizes"],
 )
-def test_as_many_workers_as_the_nodes_hold_beside_servers(
-    nodes: Any, servers: list[int], gpus_each: int, workers: int
-) -> None:
+def test_as_many_workers_as_the_nodes_hold_beside_servers(nodes, servers, gpus_each, workers):
     arguments: dict[str, Any] = {"engine": engine(gpus_each), "servers": servers}
     assert sits(nodes, **arguments).workers == workers
     assert sits(nodes, workers=workers, **arguments).workers == workers
@@ -207,9 +205,7 @@ def test_a_server_of_many_cpus_is_not_crowded_out() -> None:
     ],
     ids=["old processor", "new processor", "GPU", "cluster"],
 )
-def test_a_slow_dtype_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, flags: list[str], gpus: int, address: str, is_slow: bool
-) -> None:
+def test_a_slow_dtype_is_warned_of(monkeypatch, flags, gpus, address, is_slow) -> None:
     cpuinfo = f"flags : {' '.join(flags)}\n"
     monkeypatch.setattr(Path, "read_text", lambda self, *_, **__: cpuinfo)
     monkeypatch.setenv("RAY_ADDRESS", address)

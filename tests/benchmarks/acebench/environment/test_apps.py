@@ -348,9 +348,7 @@ def test_changes_that_cannot_be_paid_come_for_free() -> None:
     ],
     ids=["departed", "within a day", "airline", "more than a day"],
 )
-def test_refunds_depend_on_the_clock_and_are_in_cash(
-    departure: str, reason: str, number: int, values: dict[str, Any], cash: float
-) -> None:
+def test_refunds_depend_on_the_clock_and_are_in_cash(departure, reason, number, values, cash):
     flights = initial(T, "flights")
     flights[0]["depart_time"] = departure
     app, tool = travel(flights=flights), "cancel_reservation"

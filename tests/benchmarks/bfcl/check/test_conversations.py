@@ -7,7 +7,6 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
-from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
@@ -61,9 +60,7 @@ TWICE = f"{PRICE[:-1]}, {PRICE[1:]}"
         pytest.param([*GOOD, []], TERMINATED, (1, 1, 1), 3, 3, id="turn too many"),
     ],
 )
-def test_state_results_and_calls_of_each_turn_are_compared(
-    turns: Any, kind: str, passed: tuple[int, ...], state: int, response: int
-) -> None:
+def test_state_results_and_calls_of_each_turn_are_compared(turns, kind, passed, state, response):
     outcome = verdicts(turns)
     assert outcome["official"] == outcome["strict"]
     assert outcome["strict"].error_type == kind
@@ -82,16 +79,12 @@ def test_state_results_and_calls_of_each_turn_are_compared(
         pytest.param(GOOD, "inference", INFERENCE, INFERENCE, id="inference"),
     ],
 )
-def test_conversation_that_was_cut_is_wrong(
-    turns: Any, ending: str, official: str, strict: str
-) -> None:
+def test_conversation_that_was_cut_is_wrong(turns, ending, official, strict) -> None:
     outcome = verdicts(turns, ending)
     assert [outcome[rules].error_type for rules in ("official", "strict")] == [official, strict]
 
 
-def test_records_that_upstream_shares_are_not_shared_under_strict(
-    bfcl_copy: UpstreamPackage,
-) -> None:
+def test_records_that_upstream_shares_are_not_shared_under_strict(bfcl_copy) -> None:
     """An insurance paid with a card of the long context: the key's card pays it too."""
     docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
     config = {"TravelAPI": {"access_token": "a", "booking_record": {"1": {}}}}

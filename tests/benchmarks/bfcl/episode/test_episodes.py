@@ -109,9 +109,7 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
         (["Sure: [close_day()]", "[]"], [1, 1], ""),
     ],
 )
-def test_words_steps_context_or_deadline_end_a_conversation(
-    replies: list[Reply], turns: list[int], ending: str
-) -> None:
+def test_words_steps_context_or_deadline_end_a_conversation(replies, turns, ending) -> None:
     seconds = 0.2 if hang in replies else 60
     episode = played(MINI, BASE, ScriptedModel(*replies), seconds=seconds, works=working)
     assert [len(turn) for turn in episode.state["turns"]] == turns
@@ -208,9 +206,7 @@ def test_native_mode_shows_the_memory_beside_the_tools() -> None:
         ([add("one"), "ok", "ok", hang], ["", "deadline", "deadline"], {"one": "v"}),
     ],
 )
-def test_conversation_that_context_or_deadline_cut_writes_nothing(
-    replies: list[Reply], endings: list[str], memory: dict[str, str] | None
-) -> None:
+def test_conversation_that_context_or_deadline_cut_writes_nothing(replies, endings, memory) -> None:
     prepared, _ = filled(*replies)
     assert [talk["ended"] for talk in prepared["conversations"]] == endings
     assert prepared["snapshot"].get("core_memory") == memory

@@ -171,9 +171,7 @@ def test_tagged_calls_are_read_of_models_with_function_calling(judge: Judge) -> 
     ],
     ids=["words and a call", "no arguments", "null", "empty list"],
 )
-def test_answers_of_odd_shapes_do_not_decode(
-    judge: Judge, result: Any, kind: str, strict: str
-) -> None:
+def test_answers_of_odd_shapes_do_not_decode(judge, result, kind, strict) -> None:
     answers = [(FIRST, result), (SECOND, listed(calls_of(SECOND))), (REFUSAL, result)]
     assert judge(*answers, model="m-FC") == [kind, "", ""]
     refusal = judge(*answers, model="m-FC", rules="strict")[2]
@@ -217,9 +215,7 @@ def test_list_of_words_is_a_message_of_an_episode(judge: Judge) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_name_of_a_model_selects_how_its_calls_are_read(
-    judge: Judge, model: str, write_calls: Shape
-) -> None:
+def test_name_of_a_model_selects_how_its_calls_are_read(judge, model, write_calls) -> None:
     right, wrong = write_calls(calls_of(FIRST)), write_calls([Call("f", {"a": 1})])
     verdicts = judge((FIRST, right), (SECOND, wrong), model=model)
     assert verdicts == ["", "simple_function_checker:wrong_func_name"]
@@ -243,9 +239,7 @@ def test_texts_of_models_that_answer_with_lists_have_no_calls(judge: Judge) -> N
         ("openbmb_MiniCPM3-4B-FC", "<|thought_end|>\n<|tool_call_start|>\n```python\nf(a=1)\n```"),
     ],
 )
-def test_calls_that_only_upstreams_handler_reads_are_refused(
-    tmp_path: Path, model: str, text: str
-) -> None:
+def test_calls_that_only_upstreams_handler_reads_are_refused(tmp_path, model, text) -> None:
     refused(write_results(tmp_path / model, (FIRST, text)), "only bfcl-eval's handler", model)
     assert outputs(write_results(tmp_path / "words" / model, (FIRST, "I cannot.")))
 
@@ -382,9 +376,7 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     ("model", "shape"),
     [("prompted", render), ("with-calls-FC", listed), ("with-tags-Qwen-FC", tags)],
 )
-def test_parity_with_upstreams_evaluator(
-    model: str, shape: Shape, bfcl_copy: UpstreamPackage, tmp_path: Path
-) -> None:
+def test_parity_with_upstreams_evaluator(model, shape, bfcl_copy, tmp_path) -> None:
     """Compare the results of some real entries of each category, in three folders."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name})
     benchmark.ready(named=True)

@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,9 +123,7 @@ def open_class(bfcl_copy: UpstreamPackage, sources: ToolSources) -> Open:
     return opened
 
 
-def test_classes_load_privately_and_write_no_file(
-    open_class: Open, sources: ToolSources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_load_privately_and_write_no_file(open_class, sources, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     for name in TOOL_MODULES:

@@ -4,7 +4,6 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -79,9 +78,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(
-    payload: str, run: Path, tmp_path: Path, invoke: Any
-) -> None:
+def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(payload, run, tmp_path, invoke):
     marker = tmp_path / "marker"
     class_file(run).write_text(PAYLOADS[payload].replace("MARKER", str(marker)))
     before = (run / MANIFEST).read_bytes()
