@@ -153,12 +153,7 @@ def store_away() -> None:
     ids=["small cluster", "smaller cluster", "small machine", "store"],
 )
 def test_an_outage_or_a_small_cluster_postpones_the_runs(
-    play: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    fails: Callable[[], None],
-    shared: bool,
-    outcome: str,
-    code: int,
+    play, monkeypatch, fails, shared, outcome, code
 ) -> None:
     monkeypatch.setattr(lane_module, "run_lane", lambda *arguments: fails())
     monkeypatch.setattr("importlib.metadata.distributions", lambda **_: ["vllm"])

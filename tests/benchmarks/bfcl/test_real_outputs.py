@@ -101,12 +101,7 @@ def test_outputs_of_unused_categories_count_where_they_are_named(copy_entries, t
 
 @pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])
 def test_native_answers_get_the_verdicts_that_upstream_stored(
-    real_outputs: Path,
-    bfcl_copy: UpstreamPackage,
-    copy_entries: Entries,
-    tmp_path: Path,
-    third: int,
-    answers: int,
+    real_outputs, bfcl_copy, copy_entries, tmp_path, third, answers
 ) -> None:
     """``strict`` agrees with ``official`` on all of these 908 answers."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name})

@@ -187,13 +187,7 @@ def test_silent_coordinator_ends_the_pass(monitored: Any, monkeypatch: pytest.Mo
     ids=["killed", "not replaced", "removed", "dead", "done"],
 )
 def test_frozen_process_is_killed_and_must_be_replaced(
-    monitored: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    log_lines: list[str],
-    exists: bool,
-    silent: float,
-    stored: int,
-    ends: bool,
+    monitored, monkeypatch, log_lines, exists, silent, stored, ends
 ) -> None:
     actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: exists))
     monkeypatch.setattr(ray, "remote", lambda work: actor)

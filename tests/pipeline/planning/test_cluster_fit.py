@@ -159,12 +159,7 @@ def test_gpu_build_of_vllm_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["all come", "patience ends", "none come for long"],
 )
 def test_autoscaler_is_asked_for_missing_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-    log_lines: list[str],
-    spare: int,
-    patience: float,
-    gpus_there: int,
-    waited: float,
+    monkeypatch, log_lines, spare, patience, gpus_there, waited
 ) -> None:
     """It brings a GPU for every second request, as long as it has ``spare`` ones."""
     now_s, requests = [0.0], list[Any]()

@@ -127,11 +127,7 @@ def test_words_steps_context_or_deadline_end_a_conversation(replies, turns, endi
     ids=["stalled engine", "silent candidate", "long first prompt"],
 )
 def test_failures_that_give_no_verdict_close_the_session(
-    replies: list[Reply],
-    works: Any,
-    error: type[Exception],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
+    replies, works, error, message, monkeypatch
 ) -> None:
     closed: list[LocalSession] = []
 
