@@ -249,9 +249,7 @@ def test_an_address_that_is_not_an_s3_service_is_named(s3, status, headers, body
             with pytest.raises(UserError) as caught:
                 ask()
             message = str(caught.value)
-            assert message.startswith(
-                f"s3://b/p: {address} is not an S3 service: it answered with "
-            )
+            assert message.startswith(f"s3://b/p: {address} is not an S3 service: it answered ")
             assert f"status {status}" in message
             assert "u:p@" not in message
 

@@ -54,9 +54,7 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy, expected) -
     ("call_id", "ids"),
     [
         pytest.param("functions.find:0", ["functions.find:0", "functions.find:1"], id="name in id"),
-        pytest.param(
-            "functions.find:1", ["functions.find:1", "functions.find:2"], id="counts from 1"
-        ),
+        pytest.param("functions.find:1", ["functions.find:1", "functions.find:2"], id="from 1"),
         pytest.param("a1", ["a1", "call00001"], id="another id"),
         pytest.param("call00001", ["call00001", "call00002"], id="an id of ours"),
         pytest.param("", ["call00000", "call00001"], id="no id"),

@@ -149,9 +149,7 @@ def headlined(value: Callable[[Mapping[str, Any]], float]) -> Benchmark:
 
 
 def by_category(summary: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: category["correct"]["accuracy"] for name, category in summary["categories"].items()
-    }
+    return {name: group["correct"]["accuracy"] for name, group in summary["categories"].items()}
 
 
 BALANCED = headlined(lambda summary: float(np.mean([*by_category(summary).values()])))

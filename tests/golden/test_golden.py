@@ -247,9 +247,7 @@ def test_tau2_prompts_and_tools_are_upstreams(tau2: Tau2, category: str) -> None
     if of_user := tau2._user_tools(CATEGORIES[category]):
         tools["user"] = of_user
     entries = [entry for entry in tau2.dataset() if entry.category == category]
-    messages = {
-        entry.id: [tau2._agent_system(entry), tau2._user_system(entry)] for entry in entries
-    }
+    messages = {task.id: [tau2._agent_system(task), tau2._user_system(task)] for task in entries}
     texts = tau2._policies[category], tau2._texts.greeting
     hashes = [sha(texts), sha(tools), sha(sorted(messages.items()))]
     (row,) = rows("tau2_prompts")[category]

@@ -150,9 +150,7 @@ def test_an_answer_with_two_calls_is_divided_for_templates_of_single_calls(model
         {"id": name, "type": "function", "function": {"name": name, "arguments": {}}}
         for name in ("f", "g")
     ]
-    results = [
-        {"role": "tool", "tool_call_id": name, "content": f"result of {name}"} for name in "fg"
-    ]
+    results = [{"role": "tool", "tool_call_id": key, "content": f"result of {key}"} for key in "fg"]
     answer = {"role": "assistant", "content": "both", "tool_calls": calls}
     _, _, text = chat.render([answer, *results], TOOLS).partition("<|assistant|>")
     first, second = (f'<call>{{"name": "{name}", "arguments": {{}}}}' for name in "fg")

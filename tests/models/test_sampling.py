@@ -139,7 +139,5 @@ def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
     check_budget(SamplingConfig(), {}, "auto", location="")
     config = validated(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
-    with pytest.raises(
-        UserError, match=r"^sampling.reasoning_effort: is also set in model.chat_te"
-    ):
+    with pytest.raises(UserError, match=r"^sampling.reasoning_effort: is also set in model.chat"):
         check_sampling(config, model, location="sampling")

@@ -43,9 +43,7 @@ CASES = {
     "in mixed lines": ("".join(map("".join, zip(*MIXED, strict=True))), "ValueError: one"),
     "raised while another was handled": (
         logged("EngineCore", *TRACE, "KeyError: 'x'", "", HANDLING, "", *TRACE)
-        + logged(
-            "EngineCore", "ValueError: unknown", "", DIRECT, "", *TRACE, "OSError: a follower"
-        ),
+        + logged("EngineCore", "ValueError: unknown", "", DIRECT, "", *TRACE, "OSError: follower"),
         "ValueError: unknown",
     ),
     "of several lines": (

@@ -56,9 +56,7 @@ def test_mistakes_are_named_without_secrets() -> None:
             parse_role(value, "user")
     for url, line in URLS.items():
         role = EndpointRole(endpoint=EndpointConfig(url=url, model="m"))
-        with pytest.raises(
-            UserError, match=r"^user\.endpoint\.url: .*" + re.escape(line)
-        ) as caught:
+        with pytest.raises(UserError, match=r"^user.endpoint\.url: .*" + re.escape(line)) as caught:
             check_role(role, "user")
         assert "sk-hidden" not in str(caught.value)
 

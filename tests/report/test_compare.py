@@ -210,9 +210,7 @@ def test_repeats_give_the_noise_of_runs_with_one_seed(tmp_path, seed, floor) -> 
     second = write_run(tmp_path / "b", WORSE, model="o/B", sampling=drawn | {"seed": seed})
     comparison = compared([first, second], rule_sets=["strict"])
     (line,) = comparison.results
-    assert (line.difference.n, line.difference.base_mean) == (20, 0.5), (
-        "repeats count in no accuracy"
-    )
+    assert (line.difference.n, line.difference.base_mean) == (20, 0.5), "repeats do not count"
     noise = line.noise
     assert (noise and (noise.flips, noise.n)) == ((5, 20) if floor else None)
     notes = "\n".join(comparison.notes)

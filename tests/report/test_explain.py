@@ -91,10 +91,7 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
     assert {diff.cause for diff in report.differences} == {"prompt"}
     assert all(diff.position > 10 for diff in report.differences)
     assert report.differences[0].detail.endswith("of the prompt")
-    for sources, why in (
-        ([], "name models that you trust with --tokenizer"),
-        (models[:1], "model-b"),
-    ):
+    for sources, why in (([], "name models that you trust with"), (models[:1], "model-b")):
         report = explain(*runs, prompts=FirstPrompts(sources) if sources else None)
         assert {(diff.cause, diff.position) for diff in report.differences} == {("prompt", 0)}
         assert why in list(report.notes())[-1]

@@ -62,11 +62,7 @@ PLAIN = [
 ]
 REFUSED = [
     *(keep, {True: 1}, -(10**MAX_DIGITS), nested(5000), [0] * (MAX_VALUES + 1)),
-    *(
-        ["x" * (MAX_CHARS // 2)] * 3,
-        {"k" * (MAX_CHARS + 1): 1},
-        type("Text", (str,), {})("subclass"),
-    ),
+    *(["x" * (MAX_CHARS // 2)] * 3, {"k" * (MAX_CHARS + 1): 1}, type("Text", (str,), {})("sub")),
 ]
 
 

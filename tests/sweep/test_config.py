@@ -34,9 +34,7 @@ def test_every_option_of_a_sweep_is_read(write: Write) -> None:
     settings |= {"watch": True, "settle_s": 5, "stop_file": "stop"}
     options = load_sweep(write(**settings)).options
     assert options.model_dump(by_alias=True, exclude={"models"}) == settings
-    assert not settings.keys() & set(RunConfig.model_fields), (
-        "a key belongs to the sweep or its runs"
-    )
+    assert not settings.keys() & set(RunConfig.model_fields), "a key belongs to one of the two"
 
 
 def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:

@@ -80,9 +80,7 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"G2_category is missing.*leave the group out"):
         build(tmp_path, data=str(folder), groups=["G2_category"]).entries()
     # A pool holds the APIs of groups that are there and not run.
-    part, total = (
-        build(tmp_path, groups=run, tool_scope="all") for run in (groups[:1], list(GROUPS))
-    )
+    part, total = (build(tmp_path, groups=run, tool_scope="all") for run in (groups[:1], [*GROUPS]))
     assert part.identity()["episodes"]["pool_sha256"] == total.identity()["episodes"]["pool_sha256"]
 
 

@@ -94,9 +94,7 @@ def test_an_unsure_judge_sees_the_execution_too() -> None:
     ("final", "nodes", "why"),
     [
         pytest.param(raw("x"), [], "no_finish", id="no call"),
-        pytest.param(
-            raw("x"), [called("f", "{}", "{'name': 'Finish'}")], "no_finish", id="other call"
-        ),
+        pytest.param(raw("x"), [called("f", "{}", "{'name': 'Finish'}")], "no_finish", id="call"),
         pytest.param(raw(" \n"), [called("Finish", "")], "empty_answer", id="blank"),
         pytest.param("give_up_and_restart", [], "gave_up", id="give-up as answer"),
         pytest.param("", [called("Finish", "give_up_and_restart")], "gave_up", id="give-up"),

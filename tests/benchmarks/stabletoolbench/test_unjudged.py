@@ -143,8 +143,6 @@ def refused(run: Path, invoke: Any, judge: Path, words: str) -> None:
 def test_a_judge_that_cannot_be_asked_changes_nothing(run, server, tmp_path, invoke) -> None:
     server.answer = lambda body: (401, "no such key")
     refused(run, invoke, judge_file(tmp_path, server.url), "no such key; check the server")
-    refused(
-        run, invoke, judge_file(tmp_path, server.url, api_key_env="NO_KEY"), "NO_KEY is not set"
-    )
+    refused(run, invoke, judge_file(tmp_path, server.url, api_key_env="NO_KEY"), "NO_KEY is not")
     engine_judge = write(tmp_path / "own.yaml", {"model": {"source": "org/m"}})
     refused(run, invoke, engine_judge, "only an endpoint can judge stored answers")

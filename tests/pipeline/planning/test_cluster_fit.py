@@ -86,18 +86,10 @@ def test_resources_of_a_run(nodes: Any, changes: Any, expected: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("nodes", "changes", "words"),
     [
-        (
-            [{"CPU": 4.0}],
-            {"workers": 4},
-            r"^workers: .* 4 CPUs and 0 GPUs in all; set workers to 3 or",
-        ),
+        ([{"CPU": 4.0}], {"workers": 4}, r"^workers: .* 4 CPUs and 0 GPUs .* set workers to 3 or"),
         ([{"CPU": 1.0}] * 2, {"worker_cpus": 1.5}, r"each on one node.*2 node\(s\) with 2 CPUs"),
         ([{"CPU": 1.5}], {"backend": "fake", "interactive": True}, r"0\.6 CPUs for other actors"),
-        (
-            [SMALL],
-            {"workers": {"min": 3, "max": 8}},
-            r"3 worker\(s\) .* set workers.min to 2 or less",
-        ),
+        ([SMALL], {"workers": {"min": 3, "max": 8}}, r"3 worker\(s\) .* set workers.min to 2 or"),
         (gpus(2, 2), {"workers": {"max": 2}, "engine": engine(4)}, "'workers' is a range"),
         (
             TWO_NODES,

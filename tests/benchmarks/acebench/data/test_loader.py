@@ -13,9 +13,7 @@ ADJUST = "normal_multi_turn_user_adjust"
 
 def rows_of(category: str) -> list[tuple[dict, dict]]:
     """Return the English (question, answer) rows of the mini set."""
-    texts = [
-        (data.MINI / name).read_text(encoding="utf-8") for name in data.files_of("en", category)
-    ]
+    texts = [(data.MINI / name).read_text("utf-8") for name in data.files_of("en", category)]
     questions, answers = ([json.loads(line) for line in text.splitlines()] for text in texts)
     return list(zip(questions, answers, strict=True))
 

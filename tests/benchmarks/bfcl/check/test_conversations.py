@@ -46,9 +46,7 @@ TWICE = f"{PRICE[:-1]}, {PRICE[1:]}"
     ("turns", "kind", "passed", "state", "response"),
     [
         pytest.param(GOOD, "", (1, 1, 1), 3, 3, id="key"),
-        pytest.param(
-            [[TWICE], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3, id="more calls"
-        ),
+        pytest.param([[TWICE], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3, id="extra"),
         pytest.param([["It costs 0.5."], [], GOOD[2]], NO_CALLS, (0, 1, 1), 3, 2, id="no call"),
         pytest.param(
             [["[total(customer='Ida')]"], [], GOOD[2]], RESPONSE, (0, 1, 1), 3, 2, id="other result"

@@ -61,9 +61,7 @@ def judge(tmp_path: Path) -> Judge:
     def judged(*answers: tuple[Entry, Any], model: str = "m", rules: str = "official") -> list[str]:
         parsed = outputs(write_results(tmp_path / str(next(numbers)) / model, *answers))
         json.dumps([output.episode.state for output in parsed])
-        return [
-            benchmark.check(output.entry, output.episode)[rules].error_type for output in parsed
-        ]
+        return [benchmark.check(item.entry, item.episode)[rules].error_type for item in parsed]
 
     return judged
 
@@ -114,9 +112,7 @@ def results_of(entry: Entry, shape: Shape) -> list[Any]:
         for calls in entry.gold:
             parsed: list[Any] = [ast.parse(call, mode="eval").body for call in calls]
             turn_calls = [
-                Call(
-                    node.func.id, {word.arg: ast.literal_eval(word.value) for word in node.keywords}
-                )
+                Call(node.func.id, {key.arg: ast.literal_eval(key.value) for key in node.keywords})
                 for node in parsed
             ]
             turns.append([*([shape(turn_calls)] if turn_calls else []), "Done."])

@@ -150,9 +150,7 @@ def test_damaged_class_is_the_users_mistake(sources: ToolSources) -> None:
 def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
     text = sources.texts["ticket_api"] + "\n"
     changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
-    problem = (
-        r"copy: the classes in .* differ from bfcl-eval .* only the stored run names this copy"
-    )
+    problem = r"copy: the classes in .* differ from bfcl-eval .* only the stored run names this"
     with pytest.raises(UserError, match=problem):
         load_class(changed, "TicketAPI")
     for allowed in (sources, replace(changed, named=True)):
