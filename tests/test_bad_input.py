@@ -195,11 +195,7 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(invoke, of_mod
         return {"chat_template_kwargs": values}
 
     wrong = of_model(folder, variables(enable_thinkng=False))
-    finds(
-        invoke("doctor", wrong),
-        "model.chat_template_kwargs.enable_thinkng",
-        "does not use enable_thinkng",
-    )
+    finds(invoke("doctor", wrong), "template_kwargs.enable_thinkng", "does not use enable_thinkng")
     assert invoke("doctor", of_model(folder, variables(enable_thinking=False))).code == 0
     effort = {"reasoning_effort": "low"}
     assert invoke("doctor", of_model(folder, sampling=effort)).code == 0, "it switches thinking"

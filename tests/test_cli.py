@@ -1,7 +1,6 @@
 """The command line: commands, options from the environment, shipped configs, doctor and list."""
 
 import json
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from ace_ray.config.schema import SHIPPED, load_config, shipped_configs
 
-Write = Callable[..., Path]
 QUICK = ["--set", "backend=fake"]
 
 

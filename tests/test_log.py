@@ -2,9 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from ace_ray.util import log
 from tests.pipeline.made_run import sound_run
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
-Write = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)

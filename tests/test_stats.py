@@ -1,6 +1,5 @@
 """Intervals and chances, against published numbers and by counting."""
 
-from collections.abc import Callable
 from itertools import combinations
 
 import pytest
@@ -33,9 +32,6 @@ def test_a_weighted_interval_adds_squared_distances() -> None:
     low, high = weighted_interval([(0.5, 1.0, (0.84, 1.0)), (0.5, 1.0, (0.84, 1.0))])
     assert high == 1.0
     assert low == pytest.approx(1 - (2 * 0.08**2) ** 0.5)
-
-
-Chance = Callable[[int, int, int], float]
 
 
 @pytest.mark.parametrize(

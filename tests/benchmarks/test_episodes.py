@@ -140,14 +140,10 @@ def test_messages_of_any_shape_are_steps() -> None:
         ]
     )
     assert [step.role for step in steps] == ["", "1", "tool", "assistant", "assistant"]
-    assert (steps[1].text, steps[2].text, steps[3].reasoning) == (
-        '{\n  "a": [\n    1\n  ]\n}',
-        "alone",
-        "3",
-    )
-    assert [(call.name, call.observation) for call in steps[4].calls] == [("", "")] + [
-        ("", None)
-    ] * 2
+    assert steps[1].text == '{\n  "a": [\n    1\n  ]\n}'
+    assert (steps[2].text, steps[3].reasoning) == ("alone", "3")
+    calls = [(call.name, call.observation) for call in steps[4].calls]
+    assert calls == [("", ""), ("", None), ("", None)]
 
 
 def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:

@@ -9,8 +9,6 @@ from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
 from ace_ray.reports.runs import Run, load_runs
 from tests.report.builders import Row, load_run, row, write_run
 
-HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
-
 
 def between(tmp_path: Path, base: list[Row], second: list[Row], rules: str = "strict") -> Flips:
     runs = [load_run(write_run(tmp_path / n, rows)) for n, rows in (("A", base), ("B", second))]

@@ -37,10 +37,7 @@ def scores(*folders: Path) -> Any:
 def test_folders_that_are_not_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{tmp_path}.*is not a run: run.json is missing"):
         load_run(str(tmp_path))
-    for manifest, words in (
-        ("[1]", "is not a JSON object"),
-        ('{"schema_version": 1}', "'run_id' is missing"),
-    ):
+    for manifest, words in (("[1]", "is not a JSON object"), ('{"schema_version": 1}', "'run_id'")):
         (tmp_path / "run.json").write_text(manifest)
         with pytest.raises(UserError, match=words):
             load_run(str(tmp_path))
@@ -61,10 +58,8 @@ def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
     assert list(differences(reported(*folders[:2]))) == []
     warm = write_run(tmp_path / "warm", FEW, sampling={"temperature": 1.0})
     runs = reported(*folders[1:])
-    assert (comparable_sets(runs), comparable_sets(reported(warm, *folders))) == (
-        [1, 1],
-        [1, 2, 2, 2],
-    )
+    assert comparable_sets(runs) == [1, 1]
+    assert comparable_sets(reported(warm, *folders)) == [1, 2, 2, 2]
     assert (
         "not the same candidate: chat_template_kwargs.enable_thinking is true in B (b); "
         "not recorded in B (c)"
@@ -184,11 +179,7 @@ def test_seeds_engines_and_self_played_users_are_cautions(tmp_path: Path) -> Non
     write_run(tmp_path / "a", ROWS, model="o/A", extra_identity=extra("A"))
     more: dict[str, Any] = {"extra_identity": extra("B"), "sampling": {"seed": 7}}
     write_run(tmp_path / "b", WORSE, model="o/B", **more)
-    engine = {
-        "versions": {"vllm": "0.32.0", "ray": "2"},
-        "device": "H200",
-        "batch_invariant": False,
-    }
+    engine = {"versions": {"vllm": "0.3", "ray": "2"}, "device": "H200", "batch_invariant": False}
     for name, engines in {"a": [engine], "b": [engine, engine | {"device": "H100"}]}.items():
         summary = {"benchmarks": {}, "timing": {"engines": engines}}
         (tmp_path / name / "summary.json").write_text(json.dumps(summary))

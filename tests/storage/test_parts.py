@@ -149,9 +149,7 @@ def test_rows_are_found_by_id(local: LocalStore) -> None:
     matches = [part.column("row_id").to_pylist() for part in ledger.tables(["row_id"], stored_ids)]
     assert sorted(matches) == [["a"], ["bb"]]
     local.put(part_names(local)[0], b"torn")
-    assert [part.num_rows for part in ledger.tables(["row_id"], stored_ids[:1])] == [1], (
-        "its part only"
-    )
+    assert [part.num_rows for part in ledger.tables(["row_id"], stored_ids[:1])] == [1], "its part"
 
 
 BAD = table(("bad", "scored"), ("bad2", "scored"))

@@ -199,9 +199,7 @@ def test_the_depth_goes_one_round_back() -> None:
     assert (run.ended, run.valid, run.final) == ("exhausted", False, None)
     parents = enumerate((0, 2, 2, 0, 8, 8))
     assert tree(run) == [(parent, f'{{"q": {number}}}') for number, parent in parents]
-    assert len({request.sampling.seed for request in model.requests}) == 2, (
-        "a second child has another seed"
-    )
+    assert len({request.sampling.seed for request in model.requests}) == 2, "each child has a seed"
     table = Table()
     run = play(ScriptedModel(call(1)), method=DFS, max_queries=3, caller=table)
     assert (run.ended, run.query_count) == ("max_queries", 3)

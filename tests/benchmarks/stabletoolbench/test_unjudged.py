@@ -115,10 +115,8 @@ def test_a_later_judge_judges_what_no_judge_saw(run, server, tmp_path, invoke) -
         assert "13 = 13 scored" in invoke(*command).stdout
         assert {row["row_id"] for row in stored(run)} == {row["row_id"] for row in rows}
         for row in stored(run):
-            state, status = (
-                json.loads(row["state"]),
-                "Solved" if row["strict_valid"] else "Unsolved",
-            )
+            state = json.loads(row["state"])
+            status = "Solved" if row["strict_valid"] else "Unsolved"
             assert [vote["status"] for vote in state["votes"]] == [status] * 3
             assert state["judge_attempt"] == 1 + (row["id"] == failed["id"])
     outputs.write_text(outputs.read_text().replace("Rye", "Wheat"))

@@ -267,9 +267,7 @@ def test_information_is_a_word_or_number_of_its_own(info: str, text: str, expect
 
 
 def test_information_is_told_to_the_user_by_the_agent() -> None:
-    assert parts(criteria_of("42"), turn("assistant", "42", ("f", {}))) == (1, 0), (
-        "not heard by the user"
-    )
+    assert parts(criteria_of("42"), turn("assistant", "42", ("f", {}))) == (1, 0), "not heard"
     assert parts(criteria_of("42"), turn("user", "42")) == (0, 0)
 
 
