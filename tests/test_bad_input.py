@@ -289,13 +289,10 @@ def test_a_run_of_another_config_is_refused_and_may_be_replaced(invoke, config_f
         open_output(plan)
     assert open_output(plan, fresh=True)[1] is None
     assert invoke("doctor", config_file(run_id="beside")).code == 0
-    for content, problem in (
-        (manifest({"model": "other"}), "that is not a run's"),
-        (None, "do not belong to a run"),
-    ):
+    for content, why in ((manifest({"model": "other"}), "not a run's"), (None, "do not belong")):
         (folder / "notes.txt").write_text("mine")
         (folder / "run.json").write_text(content) if content else (folder / "run.json").unlink()
-        with pytest.raises(UserError, match=problem):
+        with pytest.raises(UserError, match=why):
             open_output(plan, fresh=True)
 
 

@@ -186,9 +186,7 @@ BOTH = {"day": ["x1"], "room": ["q7"]}
         pytest.param(WRONG, {"size": ["-250"]}, wrong("-250 square ft", "size"), OK, OK, id="unit"),
         pytest.param(WRONG, {"t": ["-5"]}, wrong("-5 °C", "t"), OK, OK, id="sign-of-unit"),
         pytest.param(WRONG, {"t": ["5"]}, "incorrect value (5) for (t)", NOTHING, OK, id="words"),
-        pytest.param(
-            WRONG, {"size": ["250"]}, wrong("2500 feet", "size"), OK, MORE, id="another-number"
-        ),
+        pytest.param(WRONG, {"size": ["250"]}, wrong("2500 feet", "size"), OK, MORE, id="number"),
         pytest.param(WRONG, BOTH, wrong("q7", "room") + wrong("'x1'", "`day`"), OK, OK, id="two"),
         pytest.param(WRONG, BOTH, wrong("x1, q7", "day"), OK, MORE, id="one-parameter"),
         pytest.param(WRONG, BOTH, wrong("x1, q7, z", "day, room"), OK, MORE, id="third-value"),
