@@ -1,25 +1,22 @@
 """Logs of commands: levels, JSON lines, and the stream that they go to."""
 
-from __future__ import annotations
-
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
+from ace_ray.pipeline.monitoring.counts import Tally
 from rich.console import Console
 
-from ace_ray.pipeline.monitoring.tally import Progress, Tally
+from ace_ray.pipeline.monitoring import counts
 from ace_ray.reports.printed_summary import tell_results
 from ace_ray.rescoring.rejudge import rejudge_run
 from ace_ray.util import log
 from tests.pipeline.made_run import sound_run
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
-Write = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
@@ -84,9 +81,7 @@ def test_text_lines_go_to_the_console_of_printing(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("level", "signs"), [("debug", "diwe"), ("warning", "we"), ("error", "e")])
-def test_a_level_hides_lower_levels_and_no_result(
-    level: str, signs: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_level_hides_lower_levels_and_no_result(level, signs, capsys) -> None:
     log.configure(level)
     log.debug("d")
     log.info("i")
@@ -103,9 +98,7 @@ def test_a_level_hides_lower_levels_and_no_result(
     assert ("Traceback" in output.err) is (level == "debug")
 
 
-def test_options_and_environment_choose_the_format(
-    invoke: Any, config_file: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_and_environment_choose_the_format(invoke, config_file, monkeypatch) -> None:
     option, words = ["--log-format", "json"], ["doctor", config_file()]
     for order in ([*words, *option], [*option, *words]):
         records = lines(invoke(*order).stdout)
@@ -136,7 +129,7 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     tally.deaths.append("w1 ended")
     stream = StringIO()
     with log.use_console(Console(file=stream, force_terminal=True)):
-        Progress(4).show(tally)
+        counts.Progress(4).show(tally)
     assert stream.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})
@@ -145,9 +138,7 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     assert [line[name] for name in numbers] == ["progress", 2, 4, 1, 1]
 
 
-def test_the_result_of_a_run_is_a_json_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_result_of_a_run_is_a_json_line(tmp_path, capsys) -> None:
     _, summary = rejudge_run(str(sound_run(tmp_path / "run")))
     capsys.readouterr()
     log.configure(form="json")

@@ -1,7 +1,5 @@
 """The least that a benchmark class must say, its defaults, and refusals of its mistakes."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable
@@ -10,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ace_ray.benchmarks.checked import check_episode
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.registry import benchmark_class, class_of, list_classes, make_benchmark
-from ace_ray.benchmarks.validation import check_episode
 from ace_ray.config.schema import RunConfig, Section
 from ace_ray.errors import UserError
 from ace_ray.models.fake import FakeEngine
@@ -231,9 +229,7 @@ def test_the_default_summary_has_categories_groups_languages_and_a_table() -> No
 POINTS = "[ace_ray.benchmarks]\nmine = classes:Mine\nbroken = broken:Mine\n"
 
 
-def test_benchmarks_of_installed_packages_are_offered(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_benchmarks_of_installed_packages_are_offered(write, tmp_path, monkeypatch) -> None:
     names = [name for name, _ in list_classes()]
     assert names == ["acebench", "bfcl", "stabletoolbench", "stabletoolbench_judge", "tau2"]
     Path(write().partition(":")[0]).rename(tmp_path / "classes.py")
@@ -275,9 +271,7 @@ class Sums(Mine):
         return Gold(Episode(output=entry.gold), mangled, may_fail=entry.id == self.mistake)
 
 
-def test_surprising_gold_answers_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_surprising_gold_answers_are_named(monkeypatch, capsys) -> None:
     def printed() -> list[str]:
         return capsys.readouterr().out.splitlines()
 

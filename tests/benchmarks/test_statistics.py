@@ -1,7 +1,5 @@
 """Statistics of rows: several samples, and findings on answers that were not read or cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """Early stopping: confidence sequences, decisions, units and their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -78,6 +76,7 @@ def test_all_units_tell_the_difference_exactly() -> None:
         # The margin itself is not within.
         (110, 100, 0.01, Outcome.BETTER),
     ],
+    ids=["better", "worse", "equal", "equal without a margin", "difference of the margin"],
 )
 def test_outcomes(gained: int, lost: int, margin: float, outcome: Outcome | None) -> None:
     decision = decide(draws(population(gained, lost, 1000)), replace(RULE, margin=margin))
@@ -152,9 +151,7 @@ def headlined(value: Callable[[Mapping[str, Any]], float]) -> Benchmark:
 
 
 def by_category(summary: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: category["correct"]["accuracy"] for name, category in summary["categories"].items()
-    }
+    return {name: group["correct"]["accuracy"] for name, group in summary["categories"].items()}
 
 
 BALANCED = headlined(lambda summary: float(np.mean([*by_category(summary).values()])))
@@ -202,7 +199,5 @@ def test_all_units_together_are_the_headline() -> None:
     ("draws_so_far", "needed", "expected"),
     [(100, 0.2, 100), (100, 0.1, 308), (100, 0.0, 1000), (999, 0.01, 1000)],
 )
-def test_the_draws_to_decide_follow_from_the_width(
-    draws_so_far: int, needed: float, expected: int
-) -> None:
+def test_the_draws_to_decide_follow_from_the_width(draws_so_far, needed, expected) -> None:
     assert draws_to_decide(draws_so_far, 1000, 0.2, needed) == expected

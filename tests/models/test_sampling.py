@@ -1,7 +1,5 @@
 """Sampling parameters of vLLM and OpenAI, and a model's own recommendations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +9,7 @@ import pytest
 
 from ace_ray.config.schema import ModelConfig, SamplingConfig, validate_tree
 from ace_ray.errors import UserError
-from ace_ray.models.sampling import (
-    check_budget,
-    check_sampling,
-    fill_defaults,
-    request_fields,
-    vllm_arguments,
-)
+from ace_ray.models import sampling
 from ace_ray.types import Sampling
 
 SCHEMA = {"type": "object", "properties": {"b": {}, "a": {}}}
@@ -30,9 +22,9 @@ EVERY = validate_tree(
 
 
 def test_vllm_and_endpoints_get_the_same_parameters() -> None:
-    assert vllm_arguments(EVERY, room=10) == OWN | COMMON | {"max_tokens": 10}
+    assert sampling.vllm_arguments(EVERY, room=10) == OWN | COMMON | {"max_tokens": 10}
     schema = {"name": "answer", "schema": SCHEMA}
-    assert request_fields(EVERY.with_schema(SCHEMA)) == OWN | COMMON | {
+    assert sampling.request_fields(EVERY.with_schema(SCHEMA)) == OWN | COMMON | {
         "max_tokens": 30,
         "reasoning_effort": "low",
         "response_format": {"type": "json_schema", "json_schema": schema},
@@ -40,13 +32,13 @@ def test_vllm_and_endpoints_get_the_same_parameters() -> None:
     # Greedy decoding has no seed, and defaults are not sent.
     greedy = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 1200}
     unset = {"top_k": 0, "seed": None, "stop": None}
-    assert vllm_arguments(Sampling(seed=4), room=5000) == {**greedy, **unset}
-    assert request_fields(Sampling()) == greedy
-    assert request_fields(Sampling(temperature=0.7, seed=0))["seed"] == 0
+    assert sampling.vllm_arguments(Sampling(seed=4), room=5000) == {**greedy, **unset}
+    assert sampling.request_fields(Sampling()) == greedy
+    assert sampling.request_fields(Sampling(temperature=0.7, seed=0))["seed"] == 0
 
 
 def test_vllm_takes_all_of_them(vllm: Any) -> None:
-    params = vllm.SamplingParams(**vllm_arguments(EVERY.with_schema(SCHEMA), room=100))
+    params = vllm.SamplingParams(**sampling.vllm_arguments(EVERY.with_schema(SCHEMA), room=100))
     assert params.structured_outputs.json == json.dumps(SCHEMA)
     assert (params.min_p, params.thinking_token_budget) == (0.1, 9)
 
@@ -91,7 +83,7 @@ def model(tmp_path: Path) -> Make:
 
 def resolve(folder: Path | None, engine: Any = None, **options: Any) -> SamplingConfig:
     config = validate_tree(SamplingConfig, {"defaults": "model", **options}, where="")
-    return fill_defaults(config, folder, engine or {}, location="sampling")
+    return sampling.completed(config, folder, engine or {}, location="sampling")
 
 
 def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> None:
@@ -134,14 +126,12 @@ def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
     config = validate_tree(SamplingConfig, {"thinking_token_budget": 5}, where="")
     for parser in ("auto", "of_a_plugin"):
         with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
-            check_budget(config, {}, parser, location="sampling")
-    check_budget(config, {"reasoning_config": {"a": 1}}, "auto", location="")
-    check_budget(config, {"reasoning_parser": "qwen3"}, "auto", location="")
-    check_budget(config, {}, "qwen3", location="")
-    check_budget(SamplingConfig(), {}, "auto", location="")
+            sampling.check_budget(config, {}, parser, location="sampling")
+    sampling.check_budget(config, {"reasoning_config": {"a": 1}}, "auto", location="")
+    sampling.check_budget(config, {"reasoning_parser": "qwen3"}, "auto", location="")
+    sampling.check_budget(config, {}, "qwen3", location="")
+    sampling.check_budget(SamplingConfig(), {}, "auto", location="")
     config = validate_tree(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
-    with pytest.raises(
-        UserError, match=r"^sampling.reasoning_effort: is also set in model.chat_te"
-    ):
-        check_sampling(config, model, location="sampling")
+    with pytest.raises(UserError, match=r"^sampling.reasoning_effort: is also set in model.chat"):
+        sampling.check_sampling(config, model, location="sampling")

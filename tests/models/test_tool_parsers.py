@@ -1,7 +1,5 @@
 """vLLM's tool parsers on hostile answers, in bounded time."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import defaultdict

@@ -1,9 +1,9 @@
 """Readers of the formats in which models are known to write calls, and values of XML parameters."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
+
+import pytest
 
 from ace_ray.parsing.formats import MAX_CALLS, READERS, parse_known_formats
 from ace_ray.parsing.literals import Call
@@ -41,9 +41,12 @@ READ: list[tuple[str, str, list[Call]]] = [
 ]
 
 
-def test_a_known_format_is_read_by_the_reader_of_its_name() -> None:
-    for reader, text, calls in READ:
-        assert parse_known_formats(text) == (reader, calls), text
+@pytest.mark.parametrize(("reader", "text", "calls"), READ, ids=[reader for reader, _, _ in READ])
+def test_a_known_format_is_read_by_the_reader_of_its_name(reader, text, calls) -> None:
+    assert parse_known_formats(text) == (reader, calls)
+
+
+def test_each_reader_has_a_text() -> None:
     assert {reader for reader, _, _ in READ} == set(READERS)
 
 
@@ -135,22 +138,34 @@ TEXTS: list[dict[str, Any]] = [
     {"const": "12139"},
     {"$ref": "#/$defs/Nothing"},
 ]
-VALUES: list[tuple[str, Any, Any]] = [
-    ("5", {"$ref": "#/$defs/Loop"}, 5),
-    ("5", {"enum": [1, 5]}, 5),
-    ("3.0", {"type": "integer"}, 3),
-    ("5", {"$ref": "other.json#/a"}, "5"),
-    ("5", True, "5"),
-    ("null", {"type": "string", "nullable": True}, None),
-    ("1e999", {"type": "number"}, "1e999"),
-    ("[1e999]", {"type": "array"}, "[1e999]"),
-]
 
 
-def test_values_get_the_types_of_the_schema() -> None:
-    for schema in TEXTS:  # a text, but no number
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("5", {"$ref": "#/$defs/Loop"}, 5),
+        ("5", {"enum": [1, 5]}, 5),
+        ("3.0", {"type": "integer"}, 3),
+        ("5", {"$ref": "other.json#/a"}, "5"),
+        ("5", True, "5"),
+        ("null", {"type": "string", "nullable": True}, None),
+        ("1e999", {"type": "number"}, "1e999"),
+        ("[1e999]", {"type": "array"}, "[1e999]"),
+    ],
+    ids=["loop", "enum", "integer", "other file", "any", "null", "infinity", "list"],
+)
+def test_values_get_the_types_of_the_schema(text: str, schema: Any, value: Any) -> None:
+    parsed = read(text, schema)
+    assert (parsed, type(parsed)) == (value, type(value))
+
+
+def test_digits_of_a_text_are_no_number() -> None:
+    for schema in TEXTS:
         assert read("12139", schema) == "12139"
         assert read("[1]", schema) == "[1]"
+
+
+def test_odd_parameters_of_a_tool_are_read() -> None:
     odd: Any
     for odd in (None, [], {"properties": None}, {"properties": {"a": None}}):
         tool = {"type": "function", "function": {"name": "f", "parameters": odd}}
@@ -158,9 +173,6 @@ def test_values_get_the_types_of_the_schema() -> None:
             parse_known_formats("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}])
             is not None
         )
-    for text, schema, value in VALUES:
-        parsed = read(text, schema)
-        assert (parsed, type(parsed)) == (value, type(value)), schema
 
 
 def test_a_schema_of_any_depth_is_read() -> None:

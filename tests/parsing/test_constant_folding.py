@@ -1,7 +1,5 @@
 """Operations on numbers and strings: computed as Python computes them, or refused."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

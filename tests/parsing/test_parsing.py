@@ -1,7 +1,5 @@
 """Model text to calls: the parser and its bounds."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

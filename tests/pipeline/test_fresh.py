@@ -1,10 +1,7 @@
 """``--fresh`` removes the files of a run and nothing else: not behind links, not other files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -79,9 +76,7 @@ def test_other_files_and_linked_files_stay(tmp_path: Path, log_lines: list[str])
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[1]", b'{"name": "my-npm-package"}', None])
-def test_invalid_manifest_is_refused(
-    tmp_path: Path, content: bytes | None, log_lines: list[str]
-) -> None:
+def test_invalid_manifest_is_refused(tmp_path, content, log_lines) -> None:
     run = sound_run(tmp_path / "out" / "run")
     if content is None:
         tree = json.loads((run / "run.json").read_text())
@@ -95,9 +90,7 @@ def test_invalid_manifest_is_refused(
     assert files_in(run) == before
 
 
-def test_only_keys_of_the_run_are_removed_on_s3(
-    s3: Any, tmp_path: Path, log_lines: list[str]
-) -> None:
+def test_only_keys_of_the_run_are_removed_on_s3(s3, tmp_path, log_lines) -> None:
     base = f"fresh-{tmp_path.name}"
     run = sound_run(tmp_path / "out" / "run")
     store = open_store(f"s3://{s3.bucket}/{base}").child("run")

@@ -1,7 +1,5 @@
 """Rows of two runs paired by entry, grouped, and tested; tests and intervals by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from math import erfc, sqrt
 from typing import Any

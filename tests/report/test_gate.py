@@ -1,7 +1,5 @@
 """`ace-ray gate` answers by exit code, and errs at most as often as its confidence says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -43,14 +41,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("tree", "code", "answer"), ANSWERS)
-def test_exit_code_follows_the_answer(
-    tree: dict[str, Any],
-    code: int,
-    answer: str,
-    runs: tuple[Path, Path],
-    tmp_path: Path,
-    invoke: Any,
-) -> None:
+def test_exit_code_follows_the_answer(tree, code, answer, runs, tmp_path, invoke) -> None:
     command = ("gate", policy(tmp_path, **tree), runs[1], "--against", runs[0], "--json")
     result = invoke(*command, "--junit", tmp_path / "gate.xml")
     assert result.code == code, result.stderr
@@ -64,9 +55,7 @@ def test_exit_code_follows_the_answer(
 
 @pytest.mark.parametrize("limit", [5e-324, 1e-200, 1e-7])
 @pytest.mark.parametrize("kind", ["at_least", "drop_at_most"])
-def test_a_tiny_limit_is_not_decided_by_more_rows(
-    kind: str, limit: float, tmp_path: Path, invoke: Any
-) -> None:
+def test_a_tiny_limit_is_not_decided_by_more_rows(kind, limit, tmp_path, invoke) -> None:
     rows = block("en", "normal_atom_bool", 0, 9)
     run, base = (write_run(tmp_path / name, rows, run_id=name) for name in ("a", "b"))
     policy_file = policy(tmp_path, metrics=[{kind: limit}])
@@ -115,9 +104,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("tree", "message"), MISTAKES)
-def test_a_wrong_policy_is_one_line(
-    tree: dict[str, Any], message: str, runs: tuple[Path, Path], tmp_path: Path, invoke: Any
-) -> None:
+def test_a_wrong_policy_is_one_line(tree, message, runs, tmp_path, invoke) -> None:
     result = invoke("gate", policy(tmp_path, **tree), runs[0])
     assert result.code == 2
     assert message in result.stderr
@@ -136,9 +123,7 @@ def test_runs_without_shared_rows_are_refused(tmp_path: Path, invoke: Any) -> No
     assert "share no" in result.stderr
 
 
-def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(
-    runs: tuple[Path, Path], tmp_path: Path, invoke: Any
-) -> None:
+def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(runs, tmp_path, invoke) -> None:
     (path := tmp_path / "list.yaml").write_text("- metrics\n")
     result = invoke("gate", path, runs[0])
     assert (result.code, f"{path}: is not a mapping" in result.stderr) == (2, True)

@@ -1,7 +1,5 @@
 """`ace-ray report` of runs and sweeps: pages, CSV files, folders, early decisions, refusals."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -156,9 +154,7 @@ def test_a_folder_with_other_files_is_refused(run: Path, tmp_path: Path, marker:
     assert files(tmp_path) == {"report.json": marker.encode()}
 
 
-def test_places_that_cannot_hold_a_report_are_refused(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_places_that_cannot_hold_a_report_are_refused(run, tmp_path, monkeypatch) -> None:
     (tmp_path / "report").write_text("a file")
     with pytest.raises(UserError, match="choose another folder with --out"):
         claim_within(LocalStore(str(tmp_path)))
@@ -204,9 +200,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.nightly
-def test_complete_runs_are_reported_and_others_named(
-    sweep: Path, tmp_path: Path, invoke: Any
-) -> None:
+def test_complete_runs_are_reported_and_others_named(sweep, tmp_path, invoke) -> None:
     result = invoke("report", sweep)
     assert result.code == 0, result.stderr
     assert result.stdout.splitlines()[-1] == f"report: {sweep}/report/report.html"

@@ -1,7 +1,5 @@
 """Stored runs are judged anew and compacted, without an engine and without losing a row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from ace_ray.rescoring.rescore import compact_run, rejudge_run
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
-from ace_ray.rescoring.rejudge import compact_run, rejudge_run
 from ace_ray.storage import lease as lease_module
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import LocalStore
@@ -45,7 +43,7 @@ class MadeRun:
         verdicts = {name: None for name in self.rows[index] if name.startswith(("off", "strict"))}
         return {**self.rows[index], **verdicts, **changes}
 
-    def rescore(self) -> tuple[int, dict[str, Any]]:
+    def rejudge_run(self) -> tuple[int, dict[str, Any]]:
         return rejudge_run(self.uri)
 
 
@@ -85,9 +83,7 @@ def test_new_checkers_change_verdicts_only(run: MadeRun, log_lines: list[str], m
     assert run.store.get(MANIFEST) == manifest
 
 
-def test_rows_whose_checker_failed_are_judged_again(
-    run: MadeRun, log_lines: list[str], monkeypatch
-) -> None:
+def test_rows_whose_checker_failed_are_judged_again(run, log_lines, monkeypatch) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("hard \ud800 luck")
 
@@ -171,9 +167,7 @@ def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
 
 
 @pytest.mark.parametrize("work", [rejudge_run, compact_run])
-def test_run_that_is_being_written_is_refused(
-    run: MadeRun, work: Any, log_lines: list[str], monkeypatch
-) -> None:
+def test_run_that_is_being_written_is_refused(run, work, log_lines, monkeypatch) -> None:
     monkeypatch.setattr(lease_module, "BEAT_S", 0.02)
     parts = part_names(run.store)
     lease = Lease.acquire(run.store)

@@ -1,7 +1,5 @@
 """A process with limits: a request that exceeds them ends it, and no other process."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -102,9 +100,7 @@ def test_values_arrive_and_errors_are_named(process: LimitedProcess) -> None:
 
 
 @pytest.mark.parametrize("action", ["spin", "grow", "grow slowly", "large"])
-def test_a_request_that_exceeds_a_limit_ends_the_process(
-    process: LimitedProcess, action: str
-) -> None:
+def test_a_request_that_exceeds_a_limit_ends_the_process(process, action) -> None:
     pid = process.ask(["pid"])
     with pytest.raises(LimitBroken, match="takes more than 1 s or 256 MiB"):
         process.ask([action])
@@ -118,9 +114,7 @@ def test_a_process_that_is_killed_broke_no_limit(process: LimitedProcess) -> Non
         process.ask(["echo", 1])
 
 
-def test_a_process_that_is_silent_is_ended(
-    process: LimitedProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_is_silent_is_ended(process, monkeypatch) -> None:
     pid = process.ask(["pid"])
     os.kill(pid, signal.SIGSTOP)
     monkeypatch.setattr("ace_ray.sandbox.limited.ANSWER_S", 0.2)

@@ -1,7 +1,5 @@
 """``ace-ray show``, rows behind the pages, and the bounded parts of large rows."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile
@@ -77,9 +75,7 @@ def test_a_row_is_shown_whole_and_harmless(run: Any, invoke: Any) -> None:
     assert "evil password='hunter2-42'" in output, "stored texts are not masked"
 
 
-def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(
-    invoke: Any, tmp_path: Path
-) -> None:
+def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(invoke, tmp_path) -> None:
     def with_state(number: int, entry: Entry) -> Episode:
         episode = answered(number, entry)
         box = [{"Files": {"a.txt": HOSTILE, "gone": 1}}]
@@ -101,9 +97,7 @@ def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(
     assert [(tool["name"], tool["since"]) for tool in read["tools"]] == [("find", 1), ("later", 3)]
 
 
-def test_json_has_all_rows_and_complete_texts(
-    invoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_has_all_rows_and_complete_texts(invoke, tmp_path, monkeypatch) -> None:
     folder, rows = tmp_path / "run", written_run(tmp_path / "run", answered, samples=4)
     lines = [json.loads(line) for line in invoke("show", folder, "--json").stdout.splitlines()]
     read = {view["row_id"]: view for view in lines}

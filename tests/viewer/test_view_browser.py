@@ -1,7 +1,5 @@
 """``ace-ray view``: lists, rows, two runs, keys, hostile texts, and requests without the token."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -102,9 +100,7 @@ def listed(page: str) -> tuple[str, list[str]]:
     return count, re.findall(r"data-open>([^<]*)<", page)
 
 
-def test_a_slow_filter_by_cause_does_not_stop_other_pages(
-    site: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_filter_by_cause_does_not_stop_other_pages(site, monkeypatch) -> None:
     start, stop = threading.Event(), threading.Event()
 
     def slow(*runs: Any) -> Explanation:

@@ -1,7 +1,5 @@
 """Scoring outputs made elsewhere, end to end, on the English mini set."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path
@@ -15,7 +13,7 @@ from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.integrations.result_files import export_hub
 from ace_ray.reports.runs import ScoredRun
-from ace_ray.rescoring.import_outputs import score_outputs
+from ace_ray.rescoring.import_outputs import rejudge_run
 from ace_ray.rescoring.rejudge import rejudge_run
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
@@ -39,7 +37,7 @@ def score(folder: Path, source: Path | list[Any], **changes: Any) -> dict[str, A
     path = write(folder / "g.jsonl", source) if isinstance(source, list) else source
     store = LocalStore(str(folder / "out"))
     options = {"benchmark": "acebench", "data": str(MINI), "model": None, **changes}
-    return score_outputs(path, **options, store=store)
+    return rejudge_run(path, **options, store=store)
 
 
 def verdicts(folder: Path) -> list[dict[str, Any]]:
@@ -56,9 +54,7 @@ def files(tmp_path: Path) -> list[Path]:
 REFUSED = r"contains the run of other outputs \(model 'A'\).*--fresh"
 
 
-def test_the_run_of_other_outputs_is_replaced_only_when_asked(
-    tmp_path: Path, files: list[Path]
-) -> None:
+def test_the_run_of_other_outputs_is_replaced_only_when_asked(tmp_path, files) -> None:
     score(tmp_path, files[0], model="A")
     score(tmp_path, files[0], model="A")
     before = (tmp_path / "out/run.json").read_bytes()
@@ -70,9 +66,7 @@ def test_the_run_of_other_outputs_is_replaced_only_when_asked(
     assert json.loads((tmp_path / "out/run.json").read_text())["model"]["source"] == "B"
 
 
-def test_a_run_that_another_process_stored_meanwhile_is_not_replaced(
-    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_another_process_stored_meanwhile_is_not_replaced(tmp_path, files, monkeypatch):
     def store_run(_: LocalStore) -> None:
         monkeypatch.setattr(LocalStore, "check_conditions", lambda _: None)
         score(tmp_path, files[0], model="A")
@@ -124,9 +118,7 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -
     # Tokens and times of outputs made elsewhere are unknown, not zero.
     assert summary["tokens"] == {"prompt": None, "completion": None}
     totals = summary["benchmarks"]["acebench"]["combined"]["totals"]
-    assert {totals[name] for name in ("prompt_tokens", "completion_tokens", "generation_s")} == {
-        None
-    }
+    assert {totals[key] for key in ("prompt_tokens", "completion_tokens", "generation_s")} == {None}
     rejudge_run(str(tmp_path / "out"))
     run = ScoredRun(LocalStore(str(tmp_path / "out")))
     assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}

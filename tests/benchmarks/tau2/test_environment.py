@@ -1,7 +1,5 @@
 """Databases that episodes share, and tools of the user's own copy, in a limited process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -49,9 +47,7 @@ def call_results(environment: TauEnvironment, *calls: Call) -> list[tuple[str, s
     return results
 
 
-def test_tools_and_their_schemas(
-    package: UpstreamPackage, airline: ToolSources, telecom: ToolSources
-) -> None:
+def test_tools_and_their_schemas(package, airline, telecom) -> None:
     assert all(tool_sources(package, domain).is_published for domain in KNOWN_SHA256)
     (tools,) = schemas(airline).values()
     assert len(tools) == 14

@@ -1,7 +1,5 @@
 """Upstream's results JSON: written of stored rows, read back as the same episodes."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime
@@ -42,7 +40,7 @@ def benchmark(package: object) -> Tau2:
 
 
 def read_all(benchmark: Tau2, path: Path) -> list[Output | UnscoredOutput]:
-    return list(benchmark.outputs(path, benchmark.output_entries()))
+    return list(benchmark.external_outputs(path, benchmark.output_entries()))
 
 
 def scored(benchmark: Tau2, path: Path) -> list[Output]:
@@ -108,24 +106,26 @@ def test_a_written_file_reads_back(benchmark: Tau2, tmp_path: Path) -> None:
         assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
 
 
-def test_a_stop_in_the_last_step_is_found(benchmark: Tau2, tmp_path: Path) -> None:
-    for category, role, content, stopped in (
+@pytest.mark.parametrize(
+    ("category", "role", "content", "stopped"),
+    [
         ("mock", "user", "Bye ###TRANSFER###", True),
         ("telecom_solo", "assistant", STOP, True),
         ("telecom_solo", "assistant", f"so {STOP}", False),
-    ):
-        messages = [{"role": "system", "content": "Be kind."}, {"role": role, "content": content}]
-        more = {"messages": messages, "termination_reason": "max_steps"}
-        simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
-        # Simulations without a trial are numbered.
-        first, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
-        assert (first.sample, two.sample, first.episode.state["stopped"]) == (0, 1, stopped)
-        assert len(first.episode.messages) == 1, "without the system message"
+    ],
+    ids=["transfer", "stop", "stop in a sentence"],
+)
+def test_a_stop_in_the_last_step_is_found(benchmark, tmp_path, category, role, content, stopped):
+    messages = [{"role": "system", "content": "Be kind."}, {"role": role, "content": content}]
+    more = {"messages": messages, "termination_reason": "max_steps"}
+    simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
+    # Simulations without a trial are numbered.
+    first, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
+    assert (first.sample, two.sample, first.episode.state["stopped"]) == (0, 1, stopped)
+    assert len(first.episode.messages) == 1, "without the system message"
 
 
-def test_an_odd_simulation_is_named_and_the_others_are_read(
-    benchmark: Tau2, tmp_path: Path
-) -> None:
+def test_an_odd_simulation_is_named_and_the_others_are_read(benchmark, tmp_path) -> None:
     call = {"id": "1", "name": "x", "arguments": "x"}
     faults: list[tuple[dict[str, Any], str]] = [
         ({"task_id": "create_task_9"}, "task 'create_task_9' is not in the data of mock"),
@@ -183,7 +183,7 @@ def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path) -> None:
 
 def score(path: Path, output: Path) -> dict[str, Any]:
     store = LocalStore(str(output))
-    return score_outputs(path, benchmark="tau2", data="installed", model=None, store=store)
+    return rejudge_run(path, benchmark="tau2", data="installed", model=None, store=store)
 
 
 @pytest.mark.nightly
@@ -206,9 +206,6 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
         assert re.search(f"simulation {number}: [^;]*{why}", note)
     lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
     assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
-    code, again = rejudge_run(str(output))
-    assert (code, again["categories"], again["notes"]) == (
-        0,
-        summary["categories"],
-        summary["notes"],
-    )
+    code, again = score_outputs(str(output))
+    assert code == 0
+    assert (again["categories"], again["notes"]) == (summary["categories"], summary["notes"])

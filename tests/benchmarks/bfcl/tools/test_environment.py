@@ -1,13 +1,10 @@
 """Call texts to results: parsed, bounded, never evaluated; upstream's classes loaded privately."""
 
-from __future__ import annotations
-
 import decimal
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,9 +123,7 @@ def open_class(bfcl_copy: UpstreamPackage, sources: ToolSources) -> Open:
     return opened
 
 
-def test_classes_load_privately_and_write_no_file(
-    open_class: Open, sources: ToolSources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_load_privately_and_write_no_file(open_class, sources, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     for name in TOOL_MODULES:
@@ -155,9 +150,7 @@ def test_damaged_class_is_the_users_mistake(sources: ToolSources) -> None:
 def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
     text = sources.texts["ticket_api"] + "\n"
     changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
-    problem = (
-        r"copy: the classes in .* differ from bfcl-eval .* only the stored run names this copy"
-    )
+    problem = r"copy: the classes in .* differ from bfcl-eval .* only the stored run names this"
     with pytest.raises(UserError, match=problem):
         load_class(changed, "TicketAPI")
     for allowed in (sources, replace(changed, named=True)):
