@@ -7,10 +7,9 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from ace_ray.pipeline.monitoring.counts import Tally
 from rich.console import Console
 
-from ace_ray.pipeline.monitoring import counts
+from ace_ray.pipeline.monitoring.tally import Progress, Tally
 from ace_ray.reports.printed_summary import tell_results
 from ace_ray.rescoring.rejudge import rejudge_run
 from ace_ray.util import log
@@ -129,7 +128,7 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     tally.deaths.append("w1 ended")
     stream = StringIO()
     with log.use_console(Console(file=stream, force_terminal=True)):
-        counts.Progress(4).show(tally)
+        Progress(4).show(tally)
     assert stream.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ace_ray.benchmarks.checked import check_episode
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.registry import benchmark_class, class_of, list_classes, make_benchmark
+from ace_ray.benchmarks.validation import check_episode
 from ace_ray.config.schema import RunConfig, Section
 from ace_ray.errors import UserError
 from ace_ray.models.fake import FakeEngine

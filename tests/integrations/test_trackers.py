@@ -13,7 +13,7 @@ from ace_ray.config.schema import RunConfig, load_config
 from ace_ray.errors import UserError
 from ace_ray.integrations import publisher
 from ace_ray.integrations.publisher import publish_run
-from ace_ray.integrations.tracker_metrics import publish_run
+from ace_ray.integrations.tracker_metrics import publications
 from ace_ray.integrations.trackers import Publication, make_publisher
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.storage.object_store import LocalStore
@@ -26,14 +26,14 @@ AWAY = "raise ConnectionError('the tracker is away, api_key=abcdef1234567890')"
 
 
 def of(folder: Path) -> Publication:
-    (publication,) = publish_run(LocalStore(str(folder)))
+    (publication,) = publications(LocalStore(str(folder)))
     return publication
 
 
 @pytest.fixture
 def config(config_file: Any, tmp_path: Path) -> RunConfig:
     target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
-    return load_config(str(config_file(publisher=[target])))
+    return load_config(str(config_file(publish=[target])))
 
 
 def test_the_config_is_flat_and_names_no_local_folder(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_evaluate_publishes_a_complete_run(invoke, config_file, tmp_path, monkey
 
 def test_a_sweep_publishes_when_a_run_has_ended(invoke, config_file, tmp_path, monkeypatch) -> None:
     target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
-    config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publisher=[target])
+    config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publish=[target])
     folder = tmp_path / "out" / "s"
     published: list[str] = []
     monkeypatch.setattr(publisher, "publish_run", lambda uri, *_: published.append(uri))
@@ -173,7 +173,7 @@ def test_wrong_trackers_and_options_are_refused(monkeypatch, name, options, word
 def test_publishing_is_checked_before_a_run_and_not_in_its_identity(config, config_file) -> None:
     plain, tracked_plan = plan_run(load_config(str(config_file()))), plan_run(config)
     assert (tracked_plan.run_id, tracked_plan.identity) == (plain.run_id, plain.identity)
-    unknown = load_config(str(config_file(publisher=[{"to": "nowhere"}])))
+    unknown = load_config(str(config_file(publish=[{"tracker": "nowhere"}])))
     with pytest.raises(UserError, match=r"^publish\.0: 'nowhere' is not a known tracker"):
         ace_ray.evaluate(unknown)
 

@@ -119,7 +119,13 @@ def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (completion.prompt_tokens, completion.completion_tokens) == (7, 3)
     assert completion.seconds > 0
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
-    drawn = {"max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "top_k": 4, "seed": 3}
+    drawn: dict[str, Any] = {
+        "max_tokens": 9,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 4,
+        "seed": 3,
+    }
     drawn |= {"stop": ["x"]}
     messages = [{"role": "user", "content": "a?é"}]
     assert server.bodies[0] == {"model": "m", "messages": messages, **drawn}

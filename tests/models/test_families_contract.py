@@ -233,7 +233,7 @@ def test_the_family_of_a_template_is_found() -> None:
 
 
 @pytest.mark.nightly
-def test_gpt_oss_with_its_own_vocabulary(make_renderer, monkeypatch) -> None:
+def test_gpt_oss_with_its_own_vocabulary(make_renderer: Make, monkeypatch) -> None:
     monkeypatch.delenv("VLLM_SYSTEM_START_DATE", raising=False)
     from vllm.entrypoints.openai.parser.harmony_utils import get_encoding
 

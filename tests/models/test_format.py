@@ -56,7 +56,9 @@ MARKS = ("<think>", "</think>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</
 
 @pytest.mark.parametrize("parser", ["qwen3", "glm45", "deepseek_v3", "kimi_k2"])
 @pytest.mark.parametrize("template", [OFF_BY_DEFAULT, BY_WORD])
-def test_reasoning_begins_where_the_prompt_opened_thinking(make_renderer, parser, template) -> None:
+def test_reasoning_begins_where_the_prompt_opened_thinking(
+    make_renderer: Make, parser, template
+) -> None:
     parts = make_renderer(template, MARKS)
     form = Format(*parts, FormatChoice(reasoning_parser=parser, tool_parser="hermes"))
     prompt = rendered(form, [{"role": "user", "content": "/no_think go"}], TOOLS)
@@ -215,7 +217,9 @@ def test_earlier_calls_may_have_their_arguments_as_objects(hermes: Format) -> No
     assert text.endswith('<|assistant|>{"key": "\u00e9 \ufffd"}<|assistant|>')
 
 
-def test_an_answer_with_two_calls_is_divided_if_the_template_refuses_it(make_renderer) -> None:
+def test_an_answer_with_two_calls_is_divided_if_the_template_refuses_it(
+    make_renderer: Make,
+) -> None:
     single = "{% if m.tool_calls | length > 1 %}{{ raise_exception('single calls') }}{% endif %}"
     template = TEMPLATE.replace("<|{{ m.role }}|>", single + "<|{{ m.role }}|>")
     form = Format(*make_renderer(template), HERMES)
@@ -246,7 +250,9 @@ def test_the_template_and_the_date_may_be_chosen(make_renderer: Make) -> None:
 LOOPS = "{% for i in range(9999) %}{% for j in range(20) %}{{ i.a }}{% endfor %}{% endfor %}"
 
 
-def test_long_refused_and_slow_prompts_are_told_apart(hermes, make_renderer, monkeypatch) -> None:
+def test_long_refused_and_slow_prompts_are_told_apart(
+    hermes, make_renderer: Make, monkeypatch
+) -> None:
     for length in (4097, 500_000):
         with pytest.raises(PromptTooLong):
             rendered(hermes, [{"role": "user", "content": "x" * length}])
@@ -267,7 +273,9 @@ def read(form: Format, text: str, tools: Any = TOOLS) -> Reading:
     return form.read(rendered(form, tools=tools), text, [])
 
 
-def test_text_stays_without_tools_and_where_a_parser_raises(hermes, make_renderer, monkeypatch):
+def test_text_stays_without_tools_and_where_a_parser_raises(
+    hermes, make_renderer: Make, monkeypatch
+):
     from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
     assert read(hermes, "plain") == Reading("plain", tools=ToolAnswer("plain"))
@@ -290,7 +298,7 @@ def test_reasoning_of_an_answer_beyond_the_bound_is_found(hermes: Format) -> Non
 
 
 @pytest.mark.nightly
-def test_a_parser_that_cannot_work_is_refused_at_once(make_renderer, monkeypatch) -> None:
+def test_a_parser_that_cannot_work_is_refused_at_once(make_renderer: Make, monkeypatch) -> None:
     from vllm.tool_parsers import ToolParserManager
 
     monkeypatch.setitem(ToolParserManager.lazy_parsers, "gone", ("ace_ray_no_such_module", "P"))

@@ -83,7 +83,7 @@ def model(tmp_path: Path) -> Make:
 
 def resolve(folder: Path | None, engine: Any = None, **options: Any) -> SamplingConfig:
     config = validate_tree(SamplingConfig, {"defaults": "model", **options}, where="")
-    return sampling.completed(config, folder, engine or {}, location="sampling")
+    return sampling.fill_defaults(config, folder, engine or {}, location="sampling")
 
 
 def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> None:

@@ -81,14 +81,14 @@ def test_earlier_lines_stay_while_their_runs_are_complete(store: LocalStore) -> 
         return replace(record, **changes)
 
     gone, present = line("r1", 1), line("r2", 2)
-    assert ledger.with_earlier([gone, present], [present], store) == [present, gone]
-    assert ledger.with_earlier([replace(gone, state="failed")], [], store) == []
+    assert ledger.merge_earlier([gone, present], [present], store) == [present, gone]
+    assert ledger.merge_earlier([replace(gone, state="failed")], [], store) == []
     changed = line("r3", 1)
-    assert ledger.with_earlier([gone], [changed], store) == [changed]
+    assert ledger.merge_earlier([gone], [changed], store) == [changed]
     damaged = replace(changed, run_id="", state="refused")
-    assert ledger.with_earlier([gone], [damaged], store) == [gone]
+    assert ledger.merge_earlier([gone], [damaged], store) == [gone]
     store.delete("r1/_SUCCESS")
-    assert ledger.with_earlier([gone, present], [present], store) == [present]
+    assert ledger.merge_earlier([gone, present], [present], store) == [present]
 
 
 def test_a_ledger_is_read_as_it_was_written(store: LocalStore) -> None:

@@ -13,7 +13,7 @@ from ace_ray.errors import INCOMPLETE, UserError
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.integrations.result_files import export_hub
 from ace_ray.reports.runs import ScoredRun
-from ace_ray.rescoring.import_outputs import rejudge_run
+from ace_ray.rescoring.import_outputs import score_outputs
 from ace_ray.rescoring.rejudge import rejudge_run
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
@@ -37,7 +37,7 @@ def score(folder: Path, source: Path | list[Any], **changes: Any) -> dict[str, A
     path = write(folder / "g.jsonl", source) if isinstance(source, list) else source
     store = LocalStore(str(folder / "out"))
     options = {"benchmark": "acebench", "data": str(MINI), "model": None, **changes}
-    return rejudge_run(path, **options, store=store)
+    return score_outputs(path, **options, store=store)
 
 
 def verdicts(folder: Path) -> list[dict[str, Any]]:

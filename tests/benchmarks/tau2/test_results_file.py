@@ -40,7 +40,7 @@ def benchmark(package: object) -> Tau2:
 
 
 def read_all(benchmark: Tau2, path: Path) -> list[Output | UnscoredOutput]:
-    return list(benchmark.external_outputs(path, benchmark.output_entries()))
+    return list(benchmark.outputs(path, benchmark.output_entries()))
 
 
 def scored(benchmark: Tau2, path: Path) -> list[Output]:
@@ -183,7 +183,7 @@ def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path) -> None:
 
 def score(path: Path, output: Path) -> dict[str, Any]:
     store = LocalStore(str(output))
-    return rejudge_run(path, benchmark="tau2", data="installed", model=None, store=store)
+    return score_outputs(path, benchmark="tau2", data="installed", model=None, store=store)
 
 
 @pytest.mark.nightly
@@ -206,6 +206,6 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
         assert re.search(f"simulation {number}: [^;]*{why}", note)
     lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
     assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
-    code, again = score_outputs(str(output))
+    code, again = rejudge_run(str(output))
     assert code == 0
     assert (again["categories"], again["notes"]) == (summary["categories"], summary["notes"])

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import ray.util.metrics
-from ace_ray.pipeline.monitoring.counts import Progress, RowReport
 from ray.exceptions import GetTimeoutError, RayActorError
 
 from ace_ray.pipeline.actors.coordinator import Coordinator
 from ace_ray.pipeline.actors.verdicts import MOST_CHARS, report_bug
 from ace_ray.pipeline.health.heartbeat import Death, Kind, ProcessInfo
 from ace_ray.pipeline.monitoring.metrics import Metrics
+from ace_ray.pipeline.monitoring.tally import Progress, RowReport
 
 
 def process(kind: Kind, actor: str) -> ProcessInfo:
@@ -63,7 +63,7 @@ def test_progress_tells_rows_accuracies_speed_and_failures(clock, log_lines) -> 
     coordinator = Coordinator([])
     coordinator.register_start(ENGINE)
     coordinator.update_process(ENGINE, facts=STARTED)
-    coordinator.loaded(0, {})
+    coordinator.note_loaded(0, {})
     clock[0] += 4
     judged = [row(), row(official=False), row(status="infra_error")]
     coordinator.accept(CHECKER, RowReport(judged=judged, notice=NOTICE))
@@ -79,7 +79,7 @@ def test_progress_tells_rows_accuracies_speed_and_failures(clock, log_lines) -> 
 def with_bug(rows: int) -> Coordinator:
     coordinator = Coordinator([])
     for _ in range(rows):
-        coordinator.bug("toy", "KeyError in toy.py:7", "Traceback ...")
+        coordinator.count_bug("toy", "KeyError in toy.py:7", "Traceback ...")
         coordinator.accept(CHECKER, RowReport(judged=[row(status="infra_error")]))
     return coordinator
 
