@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.results import Estimate, Score
+from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.betting import (
+    SHARES,
     Decision,
     Draws,
     Outcome,
@@ -21,6 +24,8 @@ from ace_ray.early_stopping.betting import (
     draws_to_decide,
     rejected_at,
 )
+from ace_ray.early_stopping.draw import Drawn
+from ace_ray.early_stopping.looks import Comparison
 from ace_ray.early_stopping.units import drawn_order, order_of, value_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, Verdict
@@ -64,6 +69,43 @@ def test_all_units_tell_the_difference_exactly() -> None:
     exact = pytest.approx((truth, truth), abs=1e-12)
     assert confidence_sequence(draws(values, weights), 0.05) == exact
     assert np.isfinite(rejected_at(draws(values, weights), truth - 1e-6, 1e-9))
+
+
+def capitals(values: np.ndarray, of: int, null: float) -> np.ndarray:
+    """Return what a bettor has who began with 1 and bet on each of ``values``, of ``of`` in all."""
+    money, shares = [np.ones(len(SHARES))], np.array(SHARES)
+    for number, value in enumerate(values):
+        expected = (null * of - values[:number].sum()) / (of - number)
+        money.append(money[-1] * (1 + shares * ((value + 1) / (expected + 1) - 1)))
+    return np.mean(money[1:], axis=1)
+
+
+def test_each_side_bets_until_two_over_alpha() -> None:
+    """A bound is the null that just pays; a decision, the first draw at which zero has paid."""
+    values, alpha = population(60, 10, 400)[:150], 0.05
+    low, high = confidence_sequence(draws(values, of=400), alpha)
+    for side, bound in ((values, low), (-values, -high)):
+        assert capitals(side, 400, bound).max() >= 2 / alpha
+        assert capitals(side, 400, bound + 2e-4).max() < 2 / alpha
+    paid = capitals(values, 400, 0.0) >= 2 / alpha
+    decision = decide(draws(values, of=400), Rule(alpha, 0.0))
+    assert decision == Decision(Outcome.BETTER, int(paid.argmax()) + 1)
+
+
+@pytest.mark.parametrize("mine", [1.0, 0.0], ids=["better", "within"])
+def test_headlines_share_alpha_and_the_margin_is_in_points(mine: float) -> None:
+    orders = {name: order(Simple()) for name in ("a", "b")}
+    config = EarlyConfig(against="x", alpha=0.08, margin=40.0, min_rows=2)
+    comparison = Comparison(Drawn(orders, np.zeros(100, np.int8)), config, 1)
+    run, reference = (
+        cast(Any, SimpleNamespace(of=lambda unit, value=value: (value, value)))
+        for value in (mine, 0.0)
+    )
+    comparison.advance(run, reference)
+    known = orders["a"].draws([(mine, mine)] * 45)
+    expected = decide(known, Rule(0.04, 0.4))
+    assert expected != decide(known, Rule(0.08, 0.4))
+    assert [headline.decision for headline in comparison.headlines] == [expected] * 2
 
 
 @pytest.mark.parametrize(

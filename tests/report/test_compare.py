@@ -205,13 +205,15 @@ def test_seeds_engines_and_self_played_users_are_cautions(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(("seed", "floor"), [(1, True), (2, False)])
+@pytest.mark.parametrize(
+    ("temperature", "seed", "floor"), [(0.7, 1, True), (0.7, 2, False), (0.0, 2, True)]
+)
 def test_repeats_give_the_noise_of_runs_with_one_seed(
-    tmp_path: Path, seed: int, floor: bool
+    tmp_path: Path, temperature: float, seed: int, floor: bool
 ) -> None:
     again = block("en", "special_incomplete", 5, 20)
     again = [item | {"repeat": 1, "row_id": item["row_id"][::-1]} for item in again]
-    drawn = {"temperature": 0.7, "seed": 1}
+    drawn = {"temperature": temperature, "seed": 1}
     first = write_run(tmp_path / "a", [*ROWS, *again], model="o/A", sampling=drawn)
     second = write_run(tmp_path / "b", WORSE, model="o/B", sampling=drawn | {"seed": seed})
     comparison = compared([first, second], rule_sets=["strict"])

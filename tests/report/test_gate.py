@@ -62,6 +62,56 @@ def test_exit_code_follows_the_answer(
     assert suite.get("errors") == str(int(code == 4))
 
 
+@pytest.mark.parametrize(
+    ("limits", "code"), [((0.76, 0.9), 3), ((0.7, 0.76), 4)], ids=["missed", "undecided"]
+)
+def test_the_worst_limit_decides(
+    limits: tuple[float, ...], code: int, runs: tuple[Path, Path], tmp_path: Path, invoke: Any
+) -> None:
+    metrics = [{"at_least": limit} for limit in limits]
+    assert invoke("gate", policy(tmp_path, metrics=metrics), runs[1]).code == code
+
+
+BOUNDS = [
+    ("normal_atom_bool", 0.95, "90.0 [73.8, 96.6], n=20", "-10.0 points [-21.9, +1.9], n=20"),
+    ("normal_atom_bool", 0.99, "90.0 [65.2, 97.7], n=20", "-10.0 points [-27.5, +7.5], n=20"),
+    ("agent_multi_step", 0.95, "90.0 [69.4, 100.0], n=20", "-10.0 points [-30.6, +10.6], n=20"),
+]
+"""18 of 20 rows are right, 20 in the baseline: Wilson's bounds of the share and Student's t of the
+drop, one-sided. Some agent entries ask one task, so their share takes Student's t, too."""
+
+
+@pytest.mark.parametrize(("category", "confidence", "share", "drop"), BOUNDS)
+def test_each_bound_errs_at_most_as_often_as_its_confidence_says(
+    category: str, confidence: float, share: str, drop: str, tmp_path: Path, invoke: Any
+) -> None:
+    base, run = (
+        write_run(tmp_path / name, block("en", category, right, 20), run_id=name)
+        for name, right in (("a", 20), ("b", 18))
+    )
+    metric = {"at_least": 0.5, "drop_at_most": 0.5, "confidence": confidence}
+    result = invoke("gate", policy(tmp_path, metrics=[metric]), run, "--against", base, "--json")
+    assert [check["reason"] for check in json.loads(result.stdout)["checks"]] == [share, drop]
+
+
+EDGES = [
+    (0.55, (0.5, 0.6), "GO", ""),
+    (0.45, (0.4, 0.5), "INCONCLUSIVE", "rows would decide"),
+    (0.45, (0.4, 0.499), "NO-GO", ""),
+    # Three times as wide as the distance needs nine times as many rows.
+    (0.625, (0.25, 0.6875), "INCONCLUSIVE", "about 800 more rows"),
+    (0.375, (0.3125, 0.75), "INCONCLUSIVE", "about 800 more rows"),
+]
+
+
+@pytest.mark.parametrize(("value", "interval", "answer", "words"), EDGES)
+def test_a_limit_of_a_half_is_met_or_missed_by_the_whole_interval(
+    value: float, interval: tuple[float, float], answer: str, words: str
+) -> None:
+    check = limit_check("", value, interval, 0.5, 100, "", str)
+    assert (check.answer, words in check.reason) == (answer, True)
+
+
 @pytest.mark.parametrize("limit", [5e-324, 1e-200, 1e-7])
 @pytest.mark.parametrize("kind", ["at_least", "drop_at_most"])
 def test_a_tiny_limit_is_not_decided_by_more_rows(
@@ -160,6 +210,9 @@ def test_rows_without_a_verdict_are_counted(tmp_path: Path, invoke: Any) -> None
     assert result.code == 0, result.stderr
     counted = [line.partition("; ")[2] for line in result.stdout.splitlines()[:2]]
     assert counted == ["60 of 100 have no verdict", "60 of 100 have no verdict in both runs"]
+    for most, code in ((0.6, 0), (0.5, 3)):
+        assert invoke("gate", policy(tmp_path, unscored_at_most=most), half).code == code
+    limits = policy(tmp_path, metrics=[{"at_least": 0.5, "drop_at_most": 0.2}])
     result = invoke("gate", limits, none, "--against", base)
     assert result.code == 3, result.stderr
     assert result.stdout.count("no row of the run has a verdict") == 2

@@ -19,6 +19,7 @@ from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 from ace_ray.sandbox.limited_child import limited
 
 HANDLER = "test_limited:handler"
+FORBIDDEN = [getattr(resource, f"RLIMIT_{kind}") for kind in ("CORE", "NOFILE", "FSIZE", "NPROC")]
 
 
 def handler() -> Any:
@@ -60,7 +61,7 @@ ACTIONS: Mapping[str, Any] = {
     "pipe": os.pipe,
     "lift": lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)),
     "lift_within": lambda: within_limits(resource.setrlimit, resource.RLIMIT_CPU, (9, 9)),
-    "limits": lambda: resource.getrlimit(resource.RLIMIT_CORE),
+    "limits": lambda: [resource.getrlimit(kind) for kind in FORBIDDEN],
     "sleep": time.sleep,
 }
 
@@ -140,7 +141,7 @@ def test_it_reaches_nothing(process: LimitedProcess, tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match=r"not allowed here|Too many open files"):
             process.ask(request)
     assert not marker.exists()
-    assert process.ask(["limits"]) == [0, 0]
+    assert process.ask(["limits"]) == [[0, 0]] * 4, "the kernel's limits, too"
 
 
 def test_it_starts_without_our_environment_or_package_path(monkeypatch: pytest.MonkeyPatch) -> None:
