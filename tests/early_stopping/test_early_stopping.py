@@ -24,7 +24,7 @@ from ace_ray.early_stopping.betting import (
     draws_to_decide,
     rejected_at,
 )
-from ace_ray.early_stopping.draw import Drawn
+from ace_ray.early_stopping.draw import Drawn, draw
 from ace_ray.early_stopping.looks import Comparison
 from ace_ray.early_stopping.units import drawn_order, order_of, value_of
 from ace_ray.errors import UserError
@@ -92,10 +92,16 @@ def test_each_side_bets_until_two_over_alpha() -> None:
     assert decision == Decision(Outcome.BETTER, int(paid.argmax()) + 1)
 
 
-@pytest.mark.parametrize("mine", [1.0, 0.0], ids=["better", "within"])
-def test_headlines_share_alpha_and_the_margin_is_in_points(mine: float) -> None:
+@pytest.mark.parametrize(
+    ("mine", "min_rows", "least"),
+    [(1.0, 2, 1), (0.0, 2, 1), (1.0, 20, 17), (1.0, 500, 45)],
+    ids=["better", "within", "least rows", "all rows"],
+)
+def test_headlines_share_alpha_and_the_margin_is_in_points(
+    mine: float, min_rows: int, least: int
+) -> None:
     orders = {name: order(Simple()) for name in ("a", "b")}
-    config = EarlyConfig(against="x", alpha=0.08, margin=40.0, min_rows=2)
+    config = EarlyConfig(against="x", alpha=0.08, margin=40.0, min_rows=min_rows)
     comparison = Comparison(Drawn(orders, np.zeros(100, np.int8)), config, 1)
     run, reference = (
         cast(Any, SimpleNamespace(of=lambda unit, value=value: (value, value)))
@@ -103,9 +109,26 @@ def test_headlines_share_alpha_and_the_margin_is_in_points(mine: float) -> None:
     )
     comparison.advance(run, reference)
     known = orders["a"].draws([(mine, mine)] * 45)
-    expected = decide(known, Rule(0.04, 0.4))
-    assert expected != decide(known, Rule(0.08, 0.4))
+    expected = decide(known, Rule(0.04, 0.4, least))
+    assert (expected != decide(known, Rule(0.08, 0.4, least))) == (min_rows == 2)
     assert [headline.decision for headline in comparison.headlines] == [expected] * 2
+
+
+def test_an_estimate_is_within_its_bounds_and_says_how_many_rows_decide() -> None:
+    drawn = Drawn({"a": order(Simple())}, np.zeros(50, np.int8))
+    comparison = Comparison(drawn, EarlyConfig(against="x", margin=40.0, min_rows=1), 1)
+    (headline,) = comparison.headlines
+    # Gains that come first: the mean of all is below a bound that early draws gave.
+    headline.differences = [(1.0, 1.0)] * 25 + [(0.0, 0.0)] * 14
+    state = comparison.state(headline)
+    assert state["low"] == state["difference"] <= state["high"]
+    headline.differences = [(1.0, 1.0)] * 3 + [(0.0, 0.0)] * 3
+    state = comparison.state(headline)
+    # 0 is further away than the margin of 0.4.
+    half = (state["high"] - state["low"]) / 2
+    more = draws_to_decide(6, 45, half, state["difference"])
+    rows = [len(unit.items[0].entries) for unit in headline.order.units]
+    assert state["rows_to_decide"] == sum(rows[6:more])
 
 
 @pytest.mark.parametrize(
@@ -136,11 +159,16 @@ def test_a_decision_is_made_at_the_first_prefix_that_allows_it() -> None:
     rule = replace(RULE, min_units=100)
     assert decide(draws(np.ones(99), of=400), rule) is None
     assert decide(draws(np.ones(100), of=400), rule) == Decision(Outcome.BETTER, 100)
+    # At one draw, the margin and zero are passed.
+    assert decide(draws(np.array([0.5])), replace(RULE, margin=0.6)) == Decision(Outcome.BETTER, 1)
     close = draws(population(100, 100, 1000))
     assert decide(close, replace(RULE, margin=0.001)) == Decision(Outcome.WITHIN, 1000)
 
 
 def test_unsettled_units_keep_both_sides_open() -> None:
+    # Middles 0 and 0.5, and their mean for the remaining weight of 0.7.
+    few = Draws(np.array([-1.0, 0.0]), np.ones(2), np.array([0.1, 0.2]))
+    assert few.estimate == pytest.approx(0.2 * 0.5 + 0.7 * 0.25)
     values = population(300, 100, 1000)
     unknown = np.arange(1000) % 3 == 0
     lows, highs = np.where(unknown, -1.0, values), np.where(unknown, 1.0, values)
@@ -178,6 +206,23 @@ class Simple(Benchmark):
 
     def check(self, entry: Entry, episode: Episode) -> Verdict:
         return Verdict(True)
+
+
+class Second(Simple):
+    name = "second"
+
+
+@pytest.mark.parametrize(("min_rows", "windows"), [(1, 20), (60, 4)])
+def test_windows_have_the_least_rows_and_equal_shares_of_each_benchmark(
+    min_rows: int, windows: int
+) -> None:
+    """Of 200 rows, a window has at least a twentieth."""
+    benchmarks: dict[str, Benchmark] = {"simple": Simple(), "second": Second()}
+    entries = [entry for benchmark in benchmarks.values() for entry in benchmark.dataset()]
+    drawn = draw(EarlyConfig(against="x", min_rows=min_rows), benchmarks, entries, 2)
+    first, second = (np.bincount(half) for half in np.split(drawn.windows, 2))
+    assert (len(first), len(second)) == (windows, windows)
+    assert np.abs(first - second).max() <= 3
 
 
 def headlined(value: Callable[[Mapping[str, Any]], float]) -> Benchmark:

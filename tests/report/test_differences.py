@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import erfc, sqrt
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.reports.comparison_tables import p_text, sentence
+from ace_ray.reports.comparison_tables import p_text, sentence, tables_of
 from ace_ray.reports.hypotheses import Noise, repeats_of, results_of
 from ace_ray.reports.hypotheses import TestResult as Result
 from ace_ray.reports.paired import Cells, PairedData, cells_of, groups_of, pairs_of
@@ -97,6 +98,10 @@ def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:
     base, second = [row_of(True, "0", rules=["official"])], [row_of(True, "0")]
     assert pair(base, second, rules="official") == [(1, 1, 1, 0)]
     assert pair(base, second, rules="strict") == [(-1, -1, 0, 1)]
+    rows = [*column([True] * 2), *column([True], category="d")]
+    torn = [rows[0], row_of(True, "1", status="skipped"), rows[2]]
+    left_out = {line.hypothesis.group.name: line.difference.left_out for line in lines(rows, torn)}
+    assert left_out == {"All": 1, "c": 1, "d": 0}
 
 
 def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
@@ -169,6 +174,9 @@ def test_dialogues_are_tested_whole_and_move_by_parts() -> None:
     assert process.difference.test == SIGN_FLIP
     assert process.difference.p == pytest.approx(2 / 2**4)
     assert process.difference.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
+    # The sum of squares is 1.375 - 20 * 0.1 ** 2, t(19) 2.093024.
+    half = 2.093024 * sqrt(1.175 / 19 / 20)
+    assert process.difference.interval == pytest.approx((-0.1 - half, -0.1 + half))
 
 
 def test_samples_and_entries_of_one_task_are_no_further_evidence() -> None:
@@ -187,6 +195,8 @@ def test_samples_and_entries_of_one_task_are_no_further_evidence() -> None:
     # Five of ten tasks are lost: standard error 1/6, t(9) 2.262157.
     interval = (-0.5 - 2.262157 / 6, -0.5 + 2.262157 / 6)
     assert shared.difference.interval == pytest.approx(interval)
+    (table,) = tables_of(cast(Any, SimpleNamespace(results=[shared])))
+    assert table.lines[0][3] == "40/10"
 
 
 def test_means_that_differ_in_the_last_bit_are_equal() -> None:
@@ -208,6 +218,7 @@ def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:
     assert [f"{line.group.name} {line.metric}" for line in hypotheses] == [
         *("Both accuracy", "c accuracy", "d accuracy", "c process")
     ]
+    assert [g.name for g in groups_of([("en", "c", "0")], {"Both": ["c", "d"]})] == ["c"]
 
 
 def test_the_noise_floor_by_hand() -> None:
