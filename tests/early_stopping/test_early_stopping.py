@@ -26,7 +26,7 @@ from ace_ray.early_stopping.betting import (
 )
 from ace_ray.early_stopping.draw import Drawn, draw
 from ace_ray.early_stopping.looks import Comparison
-from ace_ray.early_stopping.units import drawn_order, order_of, value_of
+from ace_ray.early_stopping.units import Item, Order, Unit, drawn_order, order_of, value_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, Verdict
 from tests.benchmarks.scored_row import scored_row
@@ -112,6 +112,8 @@ def test_headlines_share_alpha_and_the_margin_is_in_points(
     expected = decide(known, Rule(0.04, 0.4, least))
     assert (expected != decide(known, Rule(0.08, 0.4, least))) == (min_rows == 2)
     assert [headline.decision for headline in comparison.headlines] == [expected] * 2
+    comparison.headlines[1].decision = None
+    assert not comparison.decided
 
 
 def test_an_estimate_is_within_its_bounds_and_says_how_many_rows_decide() -> None:
@@ -257,6 +259,8 @@ def test_weights_are_those_of_the_headline() -> None:
     balanced = order(BALANCED)
     small = ["/a/" in unit.name for unit in balanced.units]
     assert balanced.weights[small].sum() == pytest.approx(0.5)
+    rounded = [Unit(name, (Item((at,), 0.3),)) for at, name in enumerate("ab")]
+    assert Order(Simple, rounded, "correct").weights.tolist() == [0.5, 0.5]
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
         order(headlined(lambda summary: summary["rules"]["correct"]["accuracy"] ** 2))
 

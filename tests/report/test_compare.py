@@ -171,6 +171,7 @@ def test_missing_rows_are_left_out_and_other_entries_refused(tmp_path: Path) -> 
     comparison = compared(folders, rule_sets=["strict"])
     (line,) = comparison.results
     assert (line.difference.n, line.difference.left_out) == (12, 8)
+    assert scores(folders[1]).lines[0][1] == "12/20"
     (note,) = [note for note in comparison.notes if "left out" in note]
     assert note.startswith("acebench: 8 of 20 rows are left out of B against A")
     assert note.endswith("8 in B, 0 in A")
@@ -221,6 +222,7 @@ def test_repeats_give_the_noise_of_runs_with_one_seed(
     assert (line.difference.n, line.difference.base_mean) == (20, 0.5), (
         "repeats count in no accuracy"
     )
+    assert scores(first).lines[0][1] == "20/20"
     noise = line.noise
     assert (noise and (noise.flips, noise.n)) == ((5, 20) if floor else None)
     notes = "\n".join(comparison.notes)

@@ -17,10 +17,11 @@ from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table, early_runs
 from ace_ray.reports.folder import claim, claim_within, write
+from ace_ray.reports.printed_summary import early_lines
 from ace_ray.reports.report import make_report
 from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import ledger_table, load_sweep
-from ace_ray.reports.table import csv_text
+from ace_ray.reports.table import cell, csv_text
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.stored import Early
 from tests.report.builders import (
@@ -74,6 +75,7 @@ def test_csv_has_columns_for_the_interval_and_no_formulas() -> None:
         "'@x,50.0000,25.0000,75.0000,8,,1",
         "c,N/A,N/A,N/A,N/A,N/A,2",
     ]
+    assert cell(part, intervals=True) == "50.0 partial [25.0, 75.0] n=8"
 
 
 def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
@@ -85,6 +87,11 @@ def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
     first, second = "acebench, strict rules (%)", "acebench, official rules (%)"
     assert 0 < results.index(first) < results.index(second)
     assert section(content, "paper").count("<h3>Table 2: ") == 2, "one for each rule set"
+    errors = (tmp_path / "out/errors-acebench.csv").read_text().splitlines()[1:3]
+    assert errors == [
+        "Toy-7B-Instruct,official,error_detection,12,66.7,special_incomplete 12",
+        "Toy-7B-Instruct,official,value_error:string,6,33.3,normal_preference 6",
+    ]
     text = Page(section(content, "provenance").encode()).text
     identity = json.loads((run / "run.json").read_text())["identity"]
     for part in (identity["benchmarks"]["acebench"]["data_sha256"], identity["model"], str(run)):
@@ -117,7 +124,18 @@ def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
     assert points == ["Line,minutes,Value", "small,0.0,8.0", "small,1.0,64.5", "small,2.0,0.0"]
     waits = (tmp_path / "out/waits.csv").read_text()
     assert waits.split() == ["Run,All,Start,Tail", "small,34.0,9.0,22.0"]
-    assert "25.0" in (tmp_path / "out/engine.csv").read_text()
+    engine = list(csv.reader(StringIO((tmp_path / "out/engine.csv").read_text())))
+    assert engine[1:] == [
+        [name, f"{25 * n:.1f}", f"{10 * n:.3g}", f"{1000 * n * solved:.3g}"]
+        for n, name in enumerate(("small", "large"), 1)
+    ]
+
+
+def test_a_curve_runs_from_the_first_step_to_the_last(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(n), ROWS, model=f"t/step_{n}") for n in (20, 3)]
+    report_page(*runs, out=tmp_path / "out")
+    lines = (tmp_path / "out/scores-acebench-points.csv").read_text().splitlines()[1:3]
+    assert [line.split(",")[2] for line in lines] == ["3.0", "20.0"]
 
 
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
@@ -249,6 +267,12 @@ def test_labels_are_unique_and_damaged_runs_left_out(tmp_path: Path) -> None:
     table = ledger_table(sweep)
     costs = [line[table.header.index("Cost")] for line in table.lines]
     assert costs == ["0.1000", None, "0.1000", "0.1000", None], "no sum without all prices"
+    # Of two rows one is solved.
+    assert sweep.runs[0].totals["cost"] == {
+        "total": 0.1,
+        "per_entry": 0.05,
+        "per_solved_entry": 0.1,
+    }
 
 
 def refusal(folder: Path) -> str:
@@ -302,6 +326,10 @@ def test_a_stopped_run_has_estimates_and_a_complete_one_exact_numbers() -> None:
     assert line(outcome=None)[3] == "undecided; needs more rows of its reference"
     assert line(outcome=None, rows_to_decide=9)[3] == "undecided; needs about 9 more rows"
     assert line(stale=True)[3] == "better, based on older verdicts"
+    assert list(early_lines(EARLY)) == [
+        "acebench/official against s3://b/p/step-10: better, +3.1 points [+0.4, +6.0] "
+        "after 60 of 100 units"
+    ]
 
 
 def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, invoke: Any) -> None:
