@@ -96,7 +96,7 @@ def test_each_bound_errs_at_most_as_often_as_its_confidence_says(
 
 EDGES = [
     (0.55, (0.5, 0.6), "GO", ""),
-    (0.45, (0.4, 0.5), "INCONCLUSIVE", "rows would decide"),
+    (0.45, (0.4, 0.5), "INCONCLUSIVE", "more rows"),
     (0.45, (0.4, 0.499), "NO-GO", ""),
     # Three times as wide as the distance needs nine times as many rows.
     (0.625, (0.25, 0.6875), "INCONCLUSIVE", "about 800 more rows"),
