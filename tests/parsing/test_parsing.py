@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
 import pytest
 
 from ace_ray.parsing.literals import Call, parse_calls, render
-from ace_ray.parsing.syntax import MAX_CHARS, MAX_CODE, MAX_DEPTH, MAX_DIGITS, NotCalls
+from ace_ray.parsing.syntax import (
+    MAX_CHARS,
+    MAX_CODE,
+    MAX_DEPTH,
+    MAX_DIGITS,
+    NotCalls,
+    bounded_json,
+)
 
 LITERALS = {
     '"it\'s"': "it's",
@@ -51,6 +59,18 @@ def test_names_may_be_dotted_and_calls_may_be_many() -> None:
     assert parse_calls("[]") == []
     values: dict[str, Any] = {"k": [None, True, -3, 0.1, "it's \"\n", {"": []}], "x": "é\u2028"}
     assert parse_calls(render([("F", values), ("a.b", {})])) == [Call("F", values), Call("a.b", {})]
+
+
+def test_numbers_are_bounded_whatever_python_allows_and_json_by_its_length() -> None:
+    python_digits = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        with pytest.raises(NotCalls, match=f"more than {MAX_DIGITS} digits"):
+            parse_calls(f"[F(a={'9' * (MAX_DIGITS + 1)})]")
+    finally:
+        sys.set_int_max_str_digits(python_digits)
+    with pytest.raises(NotCalls, match="longer than 3"):
+        bounded_json("[12]", 3)
 
 
 def test_bounds_are_exact_and_ignore_strings_and_comments() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from ace_ray.reports.gate import limit_check
+from ace_ray.reports.gate import Check, Decision, limit_check
 from ace_ray.reports.significance import clustered_interval
 from tests.report.builders import block, write_run
 
@@ -139,6 +139,8 @@ def test_junit_file_is_xml_whatever_a_run_contains(tmp_path: Path, invoke: Any) 
     failure = ElementTree.parse(tmp_path / "gate.xml").find(".//failure")
     assert failure is not None
     assert "\\x1b\\x00\\ufffe" in failure.get("message", "")
+    decision = Decision("GO", [Check("\0", "NO-GO", "\ufffe")])
+    assert ElementTree.fromstring(decision.as_junit()).get("failures") == "1"
 
 
 def test_incomplete_run_exits_with_75(tmp_path: Path, invoke: Any) -> None:

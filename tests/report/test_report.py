@@ -69,8 +69,8 @@ def test_csv_has_columns_for_the_interval_and_no_formulas() -> None:
     share = Estimate(0.5, (0.25, 0.75), 8)
     part = replace(share, partial=True)
     lines: list[Any] = [["=HYPERLINK(1)", part, -3], ["@x", share, 1], ["c", None, 2]]
-    assert csv_text(Table("t", "T", ["Model", "Share", "Rows"], lines)).splitlines() == [
-        "Model,Share,Share low,Share high,Share n,Share partial,Rows",
+    assert csv_text(Table("t", "T", ["=Model", "Share", "Rows"], lines)).splitlines() == [
+        "'=Model,Share,Share low,Share high,Share n,Share partial,Rows",
         "'=HYPERLINK(1),50.0000,25.0000,75.0000,8,yes,-3",
         "'@x,50.0000,25.0000,75.0000,8,,1",
         "c,N/A,N/A,N/A,N/A,N/A,2",
@@ -136,6 +136,8 @@ def test_a_curve_runs_from_the_first_step_to_the_last(tmp_path: Path) -> None:
     report_page(*runs, out=tmp_path / "out")
     lines = (tmp_path / "out/scores-acebench-points.csv").read_text().splitlines()[1:3]
     assert [line.split(",")[2] for line in lines] == ["3.0", "20.0"]
+    shares = (tmp_path / "out/comparison-acebench.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[3] for line in lines] == [line.split(",")[2] for line in shares]
 
 
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
