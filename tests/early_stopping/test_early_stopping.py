@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -103,10 +103,8 @@ def test_headlines_share_alpha_and_the_margin_is_in_points(
     orders = {name: order(Simple()) for name in ("a", "b")}
     config = EarlyConfig(against="x", alpha=0.08, margin=40.0, min_rows=min_rows)
     comparison = Comparison(Drawn(orders, np.zeros(100, np.int8)), config, 1)
-    run, reference = (
-        cast(Any, SimpleNamespace(of=lambda unit, value=value: (value, value)))
-        for value in (mine, 0.0)
-    )
+    run: Any = SimpleNamespace(of=lambda unit: (mine, mine))
+    reference: Any = SimpleNamespace(of=lambda unit: (0.0, 0.0))
     comparison.advance(run, reference)
     known = orders["a"].draws([(mine, mine)] * 45)
     expected = decide(known, Rule(0.04, 0.4, least))

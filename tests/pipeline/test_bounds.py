@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.storage import parts
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.util.safe_loading import Unbounded, json_object, json_of_row, json_tree
+from ace_ray.util.safe_loading import Unbounded, json_object, json_of_row, json_tree, yaml_tree
 from tests.pipeline.made_run import planned_run, sound_run
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
@@ -53,6 +54,7 @@ BOMBS: dict[str, Callable[[Path], Path]] = {
         path, table(["\0" * (8 << 20)] * 40), use_dictionary=False, compression="zstd"
     ),
     "rows": lambda path: written(path, table(["x"] * 100_001)),
+    "file": lambda path: (path.touch(), os.truncate(path, parts.MOST_BYTES + 1), path)[-1],
     "repeated rows": lambda path: written(path, one_number(90_000)),
     "prefixes": lambda path: written(
         path,
@@ -138,9 +140,10 @@ def test_run_with_foreign_rows_is_not_continued(tmp_path: Path, log_lines: list[
 )
 def test_a_hostile_config_is_refused_in_a_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text(text)
+    path.write_text(text.replace("[x]", f"[touch {tmp_path}/mark]"))
     with pytest.raises(UserError) as caught:
         load_config(str(path))
+    assert not (tmp_path / "mark").exists()
     line = str(caught.value)
     assert line.startswith(str(path))
     assert "\n" not in line
@@ -153,6 +156,7 @@ def test_a_hostile_config_is_refused_in_a_line(tmp_path: Path, text: str) -> Non
     ("content", "why"),
     [
         (b"[" * 100_000, "nested"),
+        (b"[" * 66 + b"]" * 66, "nested"),
         (b"[" + b"{}," * 1_000_001 + b"{}]", "values"),
         (b'"' + b"x" * (9 << 20) + b'"', "larger"),
         (b"NaN", "NaN"),
@@ -172,6 +176,9 @@ def test_json_of_a_manifest_and_of_a_row_keep_what_they_can() -> None:
     assert json_tree(b"[" * 60 + b"]" * 60)
     assert json_tree('{"\\ud800": "a\\udc00"}') == {"\ufffd": "a\ufffd"}
     assert json_of_row('["\\ud800", 1e999, ' + "9" * 100 + "]")[0] == "\ud800"
-    for text in ("[" * 300 + "]" * 300, "[" * 100_000, "x", None):
+    with pytest.raises(Unbounded, match="names 'a' twice"):
+        yaml_tree("a: 1\na: 2")
+    many = f"[{'0,' * 2_000_000}0]"
+    for text in ("[" * 300 + "]" * 300, "[" * 100_000, many, "x", None):
         with pytest.raises(Unbounded):
             json_of_row(text)

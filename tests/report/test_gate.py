@@ -72,39 +72,42 @@ def test_the_worst_limit_decides(
     assert invoke("gate", policy(tmp_path, metrics=metrics), runs[1]).code == code
 
 
-BOUNDS = [
-    ("normal_atom_bool", 0.95, "90.0 [73.8, 96.6], n=20", "-10.0 points [-21.9, +1.9], n=20"),
-    ("normal_atom_bool", 0.99, "90.0 [65.2, 97.7], n=20", "-10.0 points [-27.5, +7.5], n=20"),
-    ("agent_multi_step", 0.95, "90.0 [69.4, 100.0], n=20", "-10.0 points [-30.6, +10.6], n=20"),
-]
-"""18 of 20 rows are right, 20 in the baseline: Wilson's bounds of the share and Student's t of the
-drop, one-sided. Some agent entries ask one task, so their share takes Student's t, too."""
-
-
-@pytest.mark.parametrize(("category", "confidence", "share", "drop"), BOUNDS)
+@pytest.mark.parametrize(
+    ("category", "confidence", "share", "drop"),
+    [
+        ("normal_atom_bool", 0.95, "[73.8, 96.6]", "[-21.9, +1.9]"),
+        ("normal_atom_bool", 0.99, "[65.2, 97.7]", "[-27.5, +7.5]"),
+        # Entries of one task: Student's t of the share, too.
+        ("agent_multi_step", 0.95, "[69.4, 100.0]", "[-30.6, +10.6]"),
+    ],
+)
 def test_each_bound_errs_at_most_as_often_as_its_confidence_says(
     category: str, confidence: float, share: str, drop: str, tmp_path: Path, invoke: Any
 ) -> None:
+    """18 and 20 of 20 are right: Wilson's bounds, and Student's t of the drop, one-sided."""
     base, run = (
         write_run(tmp_path / name, block("en", category, right, 20), run_id=name)
         for name, right in (("a", 20), ("b", 18))
     )
     metric = {"at_least": 0.5, "drop_at_most": 0.5, "confidence": confidence}
     result = invoke("gate", policy(tmp_path, metrics=[metric]), run, "--against", base, "--json")
-    assert [check["reason"] for check in json.loads(result.stdout)["checks"]] == [share, drop]
+    assert [check["reason"] for check in json.loads(result.stdout)["checks"]] == [
+        f"90.0 {share}, n=20",
+        f"-10.0 points {drop}, n=20",
+    ]
 
 
-EDGES = [
-    (0.55, (0.5, 0.6), "GO", ""),
-    (0.45, (0.4, 0.5), "INCONCLUSIVE", "more rows"),
-    (0.45, (0.4, 0.499), "NO-GO", ""),
-    # Three times as wide as the distance needs nine times as many rows.
-    (0.625, (0.25, 0.6875), "INCONCLUSIVE", "about 800 more rows"),
-    (0.375, (0.3125, 0.75), "INCONCLUSIVE", "about 800 more rows"),
-]
-
-
-@pytest.mark.parametrize(("value", "interval", "answer", "words"), EDGES)
+@pytest.mark.parametrize(
+    ("value", "interval", "answer", "words"),
+    [
+        (0.55, (0.5, 0.6), "GO", ""),
+        (0.45, (0.4, 0.5), "INCONCLUSIVE", "more rows"),
+        (0.45, (0.4, 0.499), "NO-GO", ""),
+        # Three times as wide as the distance needs nine times as many rows.
+        (0.625, (0.25, 0.6875), "INCONCLUSIVE", "about 800 more rows"),
+        (0.375, (0.3125, 0.75), "INCONCLUSIVE", "about 800 more rows"),
+    ],
+)
 def test_a_limit_of_a_half_is_met_or_missed_by_the_whole_interval(
     value: float, interval: tuple[float, float], answer: str, words: str
 ) -> None:
@@ -201,20 +204,21 @@ def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(
 
 def test_rows_without_a_verdict_are_counted(tmp_path: Path, invoke: Any) -> None:
     category = "normal_atom_bool"
-    full = block("en", category, 100, 100)
+    full, rest = block("en", category, 100, 100), block("en", "normal_atom_enum", 1, 1)
     failed = [dict(row) for row in block("en", category, 0, 100, status="infra_error")]
     base, half, none = (
         write_run(tmp_path / name, rows, run_id=name)
-        for name, rows in (("a", full), ("b", full[:40] + failed[40:]), ("c", failed))
+        for name, rows in (("a", full + rest), ("b", full[:40] + failed[40:]), ("c", failed + rest))
     )
-    limits = policy(tmp_path, metrics=[{"at_least": 0.5, "drop_at_most": 0.2}])
+    metric = {"group": category, "at_least": 0.5, "drop_at_most": 0.2}
+    limits = policy(tmp_path, metrics=[metric])
     result = invoke("gate", limits, half, "--against", base)
     assert result.code == 0, result.stderr
     counted = [line.partition("; ")[2] for line in result.stdout.splitlines()[:2]]
     assert counted == ["60 of 100 have no verdict", "60 of 100 have no verdict in both runs"]
     for most, code in ((0.6, 0), (0.5, 3)):
         assert invoke("gate", policy(tmp_path, unscored_at_most=most), half).code == code
-    limits = policy(tmp_path, metrics=[{"at_least": 0.5, "drop_at_most": 0.2}])
+    limits = policy(tmp_path, metrics=[metric])
     result = invoke("gate", limits, none, "--against", base)
     assert result.code == 3, result.stderr
     assert result.stdout.count("no row of the run has a verdict") == 2

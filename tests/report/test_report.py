@@ -288,6 +288,11 @@ def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
     write_sweep(tmp_path, [], {})
     (tmp_path / "ledger.json").unlink()
     assert "the sweep has no ledger yet" in refusal(tmp_path)
+    for lines, problem in (
+        ([ledger_line("a", run_id="../a")], "run_id"),
+        ([ledger_line("a"), ledger_line("a")], "names run 'run-a' twice"),
+    ):
+        assert problem in refusal(write_sweep(tmp_path, lines, {}))
     (tmp_path / "ledger.json").write_text('{"schema_version": 1}')
     assert "'runs' is missing" in refusal(tmp_path)
     (tmp_path / "sweep.json").write_text("{")

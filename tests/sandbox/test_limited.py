@@ -47,7 +47,7 @@ ACTIONS: Mapping[str, Any] = {
     "mistake": mistaken,
     "divide": lambda: 1 // 0,
     "spin": lambda: within_limits(lambda: 7 ** (10**9)),
-    "grow": lambda: within_limits(lambda: len(bytearray(1 << 33))),
+    "grow": lambda: within_limits(lambda: len(bytearray(512 << 20))),
     "grow slowly": lambda: within_limits(lambda: ["x" * 1000 + str(n) for n in range(10**8)]),
     "large": lambda: "x" * (65 << 20),
     "write": lambda path: open(path, "w").close(),
@@ -63,6 +63,10 @@ ACTIONS: Mapping[str, Any] = {
     "lift_within": lambda: within_limits(resource.setrlimit, resource.RLIMIT_CPU, (9, 9)),
     "limits": lambda: [resource.getrlimit(kind) for kind in FORBIDDEN],
     "sleep": time.sleep,
+    "places": lambda: [os.getcwd(), *sys.path],
+    "seconds": lambda: within_limits(
+        lambda: resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
+    ),
 }
 
 
@@ -144,13 +148,18 @@ def test_it_reaches_nothing(process: LimitedProcess, tmp_path: Path) -> None:
     assert process.ask(["limits"]) == [[0, 0]] * 4, "the kernel's limits, too"
 
 
-def test_it_starts_without_our_environment_or_package_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_starts_without_our_environment_or_package_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     root = Path(__file__).parents[2]
     paths = [path for path in sys.path if path and Path(path).resolve() != root]
-    monkeypatch.setattr(sys, "path", [*paths, str(Path(__file__).parent)])
+    monkeypatch.setattr(sys, "path", ["", *paths, str(Path(__file__).parent)])
+    monkeypatch.chdir(tmp_path)
     process = LimitedProcess(HANDLER)
     assert "SOME_API_KEY" not in process.ask(["environment"])
+    assert str(tmp_path) not in process.ask(["places"])
+    assert 1 <= process.ask(["seconds"]) <= 2
     process.end()
 
 

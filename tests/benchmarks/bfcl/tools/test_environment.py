@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -16,7 +17,13 @@ from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
 from ace_ray.benchmarks.bfcl.tools.evaluate import as_upstream_reads
-from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class, tool_sources
+from ace_ray.benchmarks.bfcl.tools.sources import (
+    OFFICIAL_TOOLS_SHA256,
+    ToolSources,
+    load_class,
+    require_allowed,
+    tool_sources,
+)
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import DOCS
 
@@ -74,6 +81,16 @@ def test_long_calls_large_results_and_broken_calls_are_bounded() -> None:
     for allowed in (True, True, True, False):
         assert ("used up their budget" in tools.execute("total('Ida')")) != allowed
         tools.broke()
+
+
+def test_calls_use_up_the_time_of_their_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = itertools.count(step=3)
+    monkeypatch.setattr("time.process_time", lambda: next(times))
+    tools = opened()
+    answers = [tools.execute("add_order(list_orders(), 'roll')") for _ in range(3)]
+    assert ["used up their budget" in text for text in answers] == [False, False, True]
+    # The order holds a copy of the list that holds it.
+    assert '"..."' not in json.dumps(tools.state())
 
 
 def test_recorded_state_is_json_within_bounds() -> None:
@@ -146,6 +163,7 @@ def test_damaged_class_is_the_users_mistake(sources: ToolSources) -> None:
     for text, match in (
         ("class TicketAPI(:", r"ticket_api.py: does not load \(SyntaxError"),
         ("x = 1", "has no class TicketAPI"),
+        ("import subprocess", r"ImportError: no stand-in for subprocess"),
     ):
         damaged = ToolSources({**sources.texts, "ticket_api": text}, "copy", text, named=True)
         with pytest.raises(UserError, match=match):
@@ -160,6 +178,8 @@ def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources)
     )
     with pytest.raises(UserError, match=problem):
         load_class(changed, "TicketAPI")
+    with pytest.raises(UserError, match=problem):
+        require_allowed(replace(changed, sha256=OFFICIAL_TOOLS_SHA256))
     for allowed in (sources, replace(changed, named=True)):
         assert load_class(allowed, "TicketAPI").__name__ == "TicketAPI"
 
