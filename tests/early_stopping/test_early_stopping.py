@@ -97,9 +97,7 @@ def test_each_side_bets_until_two_over_alpha() -> None:
     [(1.0, 2, 1), (0.0, 2, 1), (1.0, 20, 17), (1.0, 500, 45)],
     ids=["better", "within", "least rows", "all rows"],
 )
-def test_headlines_share_alpha_and_the_margin_is_in_points(
-    mine: float, min_rows: int, least: int
-) -> None:
+def test_headlines_share_alpha_and_need_rows(mine: float, min_rows: int, least: int) -> None:
     orders = {name: order(Simple()) for name in ("a", "b")}
     config = EarlyConfig(against="x", alpha=0.08, margin=40.0, min_rows=min_rows)
     comparison = Comparison(Drawn(orders, np.zeros(100, np.int8)), config, 1)
@@ -213,9 +211,7 @@ class Second(Simple):
 
 
 @pytest.mark.parametrize(("min_rows", "windows"), [(1, 20), (60, 4)])
-def test_windows_have_the_least_rows_and_equal_shares_of_each_benchmark(
-    min_rows: int, windows: int
-) -> None:
+def test_windows_have_rows_of_each_benchmark(min_rows: int, windows: int) -> None:
     """Of 200 rows, a window has at least a twentieth."""
     benchmarks: dict[str, Benchmark] = {"simple": Simple(), "second": Second()}
     entries = [entry for benchmark in benchmarks.values() for entry in benchmark.dataset()]

@@ -243,15 +243,8 @@ def test_the_noise_floor_by_hand() -> None:
 
 def test_the_noise_of_a_group_is_shrunk_by_thirty_repeats_of_all() -> None:
     """4 of 10 repeats flipped in c, none of 30 in d, so 0.1 of all."""
-    flips = {"c": (4, 10), "d": (0, 30)}
-    rows, again = (
-        [
-            row
-            for c, (k, n) in flips.items()
-            for row in column([i >= k * two for i in range(n)], category=c)
-        ]
-        for two in (0, 1)
-    )
+    rows = [*column([True] * 10), *column([True] * 30, category="d")]
+    again = [*column([False] * 4 + [True] * 6), *rows[10:]]
     results = lines(rows, rows, repeats=[repeats_of(rows, again, RULE_SETS), None])
     variances = {line.hypothesis.group.name: line.noise and line.noise.variance for line in results}
     assert variances == pytest.approx({"All": 0.1, "c": (4 + 3) / 40, "d": 3 / 60})
