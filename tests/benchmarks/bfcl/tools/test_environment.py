@@ -15,15 +15,10 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools import sources as tool_code
 from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
 from ace_ray.benchmarks.bfcl.tools.evaluate import as_upstream_reads
-from ace_ray.benchmarks.bfcl.tools.sources import (
-    OFFICIAL_TOOLS_SHA256,
-    ToolSources,
-    load_class,
-    require_allowed,
-    tool_sources,
-)
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class, tool_sources
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import DOCS
 
@@ -179,7 +174,7 @@ def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources)
     with pytest.raises(UserError, match=problem):
         load_class(changed, "TicketAPI")
     with pytest.raises(UserError, match=problem):
-        require_allowed(replace(changed, sha256=OFFICIAL_TOOLS_SHA256))
+        tool_code.require_allowed(replace(changed, sha256=sources.sha256))
     for allowed in (sources, replace(changed, named=True)):
         assert load_class(allowed, "TicketAPI").__name__ == "TicketAPI"
 
