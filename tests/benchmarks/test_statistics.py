@@ -11,8 +11,8 @@ import pytest
 from ace_ray.benchmarks.aggregates import Aggregate, Column, aggregates
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts, diagnose, second_reading, texts_of
-from ace_ray.benchmarks.statistics import sample_tables
-from ace_ray.benchmarks.tally import Tally, accuracies
+from ace_ray.benchmarks.statistics import pooled, sample_tables, statistics
+from ace_ray.benchmarks.tally import Tally, accuracies, totals
 from ace_ray.types import SCORE, Entry, Episode, ResultRow, Verdict
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
@@ -52,6 +52,19 @@ def test_samples_are_means_over_entries_of_the_chances() -> None:
             assert samples[f"{name}_intervals"][at] == pytest.approx(wilson(share * 4, 4))
     assert samples["mean"] == pytest.approx((0.5 + 0.8 + 0 + 1) / 4)
     assert samples["pass_at_k"]["1"] == samples["pass_hat_k"]["1"] == samples["mean"]
+
+
+def test_parts_count_by_their_size_and_nothing_missing_is_made_up() -> None:
+    parts = [{"n": 4, "accuracy": 1.0}, {"n": 16, "accuracy": 0.5}]
+    score = pooled(parts).estimate
+    assert score is not None
+    assert (score.value, score.n) == (0.6, 20)
+    summary = statistics(rows([1], [0]), ("correct",), {"Both": ["c", "d"]}, 0.0)
+    assert summary["groups"] == {}
+    tally = Tally("c", ("correct",))
+    for tokens in (3, None):
+        tally.add(scored_row("c", "i", {"correct": Verdict(True)}, prompt_tokens=tokens))
+    assert totals([tally])["prompt_tokens"] is None
 
 
 def test_graded_scores_and_single_samples_have_no_k() -> None:

@@ -253,10 +253,18 @@ def test_weights_are_those_of_the_headline() -> None:
     balanced = order(BALANCED)
     small = ["/a/" in unit.name for unit in balanced.units]
     assert balanced.weights[small].sum() == pytest.approx(0.5)
-    rounded = [Unit(name, (Item((at,), 0.3),)) for at, name in enumerate("ab")]
-    assert Order(Simple, rounded, "correct").weights.tolist() == [0.5, 0.5]
+    rounded = [Unit(name, (Item((at,), 0.3), Item((9,), 0.0))) for at, name in enumerate("ab")]
+    few = Order(Simple, rounded, "correct")
+    assert (few.weights.tolist(), few.rows(1, weighed=True).tolist()) == ([0.5, 0.5], [1, 1])
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
         order(headlined(lambda summary: summary["rules"]["correct"]["accuracy"] ** 2))
+    with pytest.raises(UserError, match="is not a weighted mean"):
+        order(
+            headlined(lambda summary: float(np.mean(np.square([*by_category(summary).values()]))))
+        )
+    row = scored_row("a", "a1", {"correct": Verdict(True)})
+    with pytest.raises(UserError, match="2, which is not between 0 and 1"):
+        value_of(type(headlined(lambda summary: 2.0)), iter([row]), "correct")
 
 
 def test_all_units_together_are_the_headline() -> None:
