@@ -24,7 +24,7 @@ from ace_ray.early_stopping.betting import (
     draws_to_decide,
     rejected_at,
 )
-from ace_ray.early_stopping.draw import Drawn, draw
+from ace_ray.early_stopping.draw import Drawn
 from ace_ray.early_stopping.looks import Comparison
 from ace_ray.early_stopping.units import Item, Order, Unit, drawn_order, order_of, value_of
 from ace_ray.errors import UserError
@@ -112,23 +112,6 @@ def test_headlines_share_alpha_and_need_rows(mine: float, min_rows: int, least: 
     assert not comparison.decided
 
 
-def test_an_estimate_is_within_its_bounds_and_says_how_many_rows_decide() -> None:
-    drawn = Drawn({"a": order(Simple())}, np.zeros(50, np.int8))
-    comparison = Comparison(drawn, EarlyConfig(against="x", margin=40.0, min_rows=1), 1)
-    (headline,) = comparison.headlines
-    # Gains that come first: the mean of all is below a bound that early draws gave.
-    headline.differences = [(1.0, 1.0)] * 25 + [(0.0, 0.0)] * 14
-    state = comparison.state(headline)
-    assert state["low"] == state["difference"] <= state["high"]
-    headline.differences = [(1.0, 1.0)] * 3 + [(0.0, 0.0)] * 3
-    state = comparison.state(headline)
-    # 0 is further away than the margin of 0.4.
-    half = (state["high"] - state["low"]) / 2
-    more = draws_to_decide(6, 45, half, state["difference"])
-    rows = [len(unit.items[0].entries) for unit in headline.order.units]
-    assert state["rows_to_decide"] == sum(rows[6:more])
-
-
 @pytest.mark.parametrize(
     ("gained", "lost", "margin", "outcome"),
     [
@@ -206,21 +189,6 @@ class Simple(Benchmark):
         return Verdict(True)
 
 
-class Second(Simple):
-    name = "second"
-
-
-@pytest.mark.parametrize(("min_rows", "windows"), [(1, 20), (60, 4)])
-def test_windows_have_rows_of_each_benchmark(min_rows: int, windows: int) -> None:
-    """Of 200 rows, a window has at least a twentieth."""
-    benchmarks: dict[str, Benchmark] = {"simple": Simple(), "second": Second()}
-    entries = [entry for benchmark in benchmarks.values() for entry in benchmark.dataset()]
-    drawn = draw(EarlyConfig(against="x", min_rows=min_rows), benchmarks, entries, 2)
-    first, second = (np.bincount(half) for half in np.split(drawn.windows, 2))
-    assert (len(first), len(second)) == (windows, windows)
-    assert np.abs(first - second).max() <= 3
-
-
 def headlined(value: Callable[[Mapping[str, Any]], float]) -> Benchmark:
     """Make a benchmark with a headline from its statistics."""
 
@@ -258,10 +226,6 @@ def test_weights_are_those_of_the_headline() -> None:
     assert (few.weights.tolist(), few.rows(1, weighed=True).tolist()) == ([0.5, 0.5], [1, 1])
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
         order(headlined(lambda summary: summary["rules"]["correct"]["accuracy"] ** 2))
-    with pytest.raises(UserError, match="is not a weighted mean"):
-        order(
-            headlined(lambda summary: float(np.mean(np.square([*by_category(summary).values()]))))
-        )
     row = scored_row("a", "a1", {"correct": Verdict(True)})
     with pytest.raises(UserError, match="2, which is not between 0 and 1"):
         value_of(type(headlined(lambda summary: 2.0)), iter([row]), "correct")

@@ -17,7 +17,6 @@ from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table, early_runs
 from ace_ray.reports.folder import claim, claim_within, write
-from ace_ray.reports.printed_summary import early_lines
 from ace_ray.reports.report import make_report
 from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import ledger_table, load_sweep
@@ -129,15 +128,6 @@ def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
         [name, f"{25 * n:.1f}", f"{10 * n:.3g}", f"{1000 * n * solved:.3g}"]
         for n, name in enumerate(("small", "large"), 1)
     ]
-
-
-def test_a_curve_runs_from_the_first_step_to_the_last(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / str(n), ROWS, model=f"t/step_{n}") for n in (20, 3)]
-    report_page(*runs, out=tmp_path / "out")
-    lines = (tmp_path / "out/scores-acebench-points.csv").read_text().splitlines()[1:3]
-    assert [line.split(",")[2] for line in lines] == ["3.0", "20.0"]
-    shares = (tmp_path / "out/comparison-acebench.csv").read_text().splitlines()[1:]
-    assert [line.split(",")[3] for line in lines] == [line.split(",")[2] for line in shares]
 
 
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
@@ -333,10 +323,6 @@ def test_a_stopped_run_has_estimates_and_a_complete_one_exact_numbers() -> None:
     assert line(outcome=None)[3] == "undecided; needs more rows of its reference"
     assert line(outcome=None, rows_to_decide=9)[3] == "undecided; needs about 9 more rows"
     assert line(stale=True)[3] == "better, based on older verdicts"
-    assert list(early_lines(EARLY)) == [
-        "acebench/official against s3://b/p/step-10: better, +3.1 points [+0.4, +6.0] "
-        "after 60 of 100 units"
-    ]
 
 
 def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, invoke: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -76,16 +75,6 @@ def test_long_calls_large_results_and_broken_calls_are_bounded() -> None:
     for allowed in (True, True, True, False):
         assert ("used up their budget" in tools.execute("total('Ida')")) != allowed
         tools.broke()
-
-
-def test_calls_use_up_the_time_of_their_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = itertools.count(step=3)
-    monkeypatch.setattr("time.process_time", lambda: next(times))
-    tools = opened()
-    answers = [tools.execute("add_order(list_orders(), 'roll')") for _ in range(3)]
-    assert ["used up their budget" in text for text in answers] == [False, False, True]
-    # The order holds a copy of the list that holds it.
-    assert '"..."' not in json.dumps(tools.state())
 
 
 def test_recorded_state_is_json_within_bounds() -> None:
