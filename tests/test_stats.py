@@ -17,6 +17,9 @@ from ace_ray.util.stats import pass_at_k, pass_hat_k, weighted_interval, wilson
         (1, 29, 0.0061, 0.1718),
         (20, 20, 0.8389, 1.0),
         (2.5, 5, 0.1704, 0.8296),
+        # z^2 / (n + z^2) beside a limit that rounding would move past the share.
+        (0, 3, 0.0, 0.5615),
+        (10, 10, 0.7225, 1.0),
     ],
     ids=["81 of 263", "15 of 148", "none of 20", "1 of 29", "all of 20", "half of 5"],
 )
@@ -25,6 +28,12 @@ def test_wilson_intervals_are_the_published_ones(successes, n, low, high) -> Non
     assert interval == pytest.approx((low, high), abs=5e-5)
     assert interval is not None
     assert interval[0] <= successes / n <= interval[1]
+
+
+@pytest.mark.parametrize("successes", [-1, 3])
+def test_impossible_numbers_of_successes_are_refused(successes: int) -> None:
+    with pytest.raises(ValueError, match=f"{successes} successes of 2 are impossible"):
+        wilson(successes, 2)
 
 
 def test_a_weighted_interval_adds_squared_distances() -> None:

@@ -98,6 +98,15 @@ def test_a_failed_write_keeps_the_old_object(tmp_path, monkeypatch) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+def test_pipes_and_large_files_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", (256 << 20) + 1)
+    for name, problem in (("pipe", "is not a regular file"), ("large", "is larger than 256 MiB")):
+        with pytest.raises(UserError, match=f"{name}: cannot read: {problem}"):
+            LocalStore(str(tmp_path)).get(name)
+
+
 HTML = {"Content-Type": "text/html"}
 
 

@@ -9,8 +9,8 @@ import pytest
 from ace_ray.benchmarks.aggregates import Aggregate, Column, aggregates
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts, diagnose, second_reader, texts_of
-from ace_ray.benchmarks.statistics import sample_tables
-from ace_ray.benchmarks.tally import Tally, accuracies
+from ace_ray.benchmarks.statistics import pooled_score, sample_tables, statistics
+from ace_ray.benchmarks.tally import Tally, accuracies, totals
 from ace_ray.types import SCORE, Entry, Episode, ResultRow, Verdict
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
@@ -35,7 +35,10 @@ def stats(*entries: Sequence[float], multi_turn: bool = False) -> dict[str, Any]
 
 
 def test_samples_are_means_over_entries_of_the_chances() -> None:
-    samples = stats(*ENTRIES)["samples"]
+    of_all = stats(*ENTRIES)
+    # 12 of 19 samples are right; the evidence is that of four entries.
+    assert of_all["interval"] == pytest.approx(wilson(12 / 19 * 4, 4))
+    samples = of_all["samples"]
     assert (samples["min"], samples["max"]) == (4, 6)
     for name, right in (("pass_at_k", any), ("pass_hat_k", all)):
         shares: dict[str, float] = {}
@@ -47,6 +50,19 @@ def test_samples_are_means_over_entries_of_the_chances() -> None:
             assert samples[f"{name}_intervals"][at] == pytest.approx(wilson(share * 4, 4))
     assert samples["mean"] == pytest.approx((0.5 + 0.8 + 0 + 1) / 4)
     assert samples["pass_at_k"]["1"] == samples["pass_hat_k"]["1"] == samples["mean"]
+
+
+def test_parts_count_by_their_size_and_nothing_missing_is_made_up() -> None:
+    parts = [{"n": 4, "accuracy": 1.0}, {"n": 16, "accuracy": 0.5}]
+    score = pooled_score(parts).estimate
+    assert score is not None
+    assert (score.value, score.n) == (0.6, 20)
+    summary = statistics(rows([1], [0]), ("correct",), {"Both": ["c", "d"]}, 0.0)
+    assert summary["groups"] == {}
+    tally = Tally("c", ("correct",))
+    for tokens in (3, None):
+        tally.add(scored_row("c", "i", {"correct": Verdict(True)}, prompt_tokens=tokens))
+    assert totals([tally])["prompt_tokens"] is None
 
 
 def test_graded_scores_and_single_samples_have_no_k() -> None:
@@ -85,7 +101,7 @@ def row(valid: bool = False, category: str = "c", **more: Any) -> ResultRow:
 
 
 def unread(reader: str = "fenced_json", category: str = "c", **more: Any) -> ResultRow:
-    return row(category=category, second_reading=reader, **more)
+    return row(category=category, second_reader=reader, **more)
 
 
 def test_a_finding_is_five_rows_and_five_percent() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.results import Estimate, Score
+from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.betting import (
+    SHARES,
     Decision,
     Draws,
     Outcome,
@@ -19,7 +22,9 @@ from ace_ray.early_stopping.betting import (
     draws_to_decide,
     draws_to_reject,
 )
-from ace_ray.early_stopping.units import order_of, value_of, weighted_order
+from ace_ray.early_stopping.draw import EntryOrder
+from ace_ray.early_stopping.looks import Comparison
+from ace_ray.early_stopping.units import Item, Order, Unit, order_of, value_of, weighted_order
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, Verdict
 from tests.benchmarks.scored_row import scored_row
@@ -66,6 +71,47 @@ def test_all_units_tell_the_difference_exactly() -> None:
     assert np.isfinite(draws_to_reject(draws(values, weights), truth - 1e-6, 1e-9))
 
 
+def capitals(values: np.ndarray, of: int, null: float) -> np.ndarray:
+    """Return what a bettor has who began with 1 and bet on each of ``values``, of ``of`` in all."""
+    money, shares = [np.ones(len(SHARES))], np.array(SHARES)
+    for number, value in enumerate(values):
+        expected = (null * of - values[:number].sum()) / (of - number)
+        money.append(money[-1] * (1 + shares * ((value + 1) / (expected + 1) - 1)))
+    return np.mean(money[1:], axis=1)
+
+
+def test_each_side_bets_until_two_over_alpha() -> None:
+    """A bound is the null that just pays; a decision, the first draw at which zero has paid."""
+    values, alpha = population(60, 10, 400)[:150], 0.05
+    low, high = confidence_sequence(draws(values, of=400), alpha)
+    for side, bound in ((values, low), (-values, -high)):
+        assert capitals(side, 400, bound).max() >= 2 / alpha
+        assert capitals(side, 400, bound + 2e-4).max() < 2 / alpha
+    paid = capitals(values, 400, 0.0) >= 2 / alpha
+    decision = decide(draws(values, of=400), Rule(alpha, 0.0))
+    assert decision == Decision(Outcome.BETTER, int(paid.argmax()) + 1)
+
+
+@pytest.mark.parametrize(
+    ("mine", "min_rows", "least"),
+    [(1.0, 2, 1), (0.0, 2, 1), (1.0, 20, 17), (1.0, 500, 45)],
+    ids=["better", "within", "least rows", "all rows"],
+)
+def test_headlines_share_alpha_and_need_rows(mine: float, min_rows: int, least: int) -> None:
+    orders = {name: order(Simple()) for name in ("a", "b")}
+    config = EarlyConfig(reference="x", alpha=0.08, margin=40.0, min_rows=min_rows)
+    comparison = Comparison(EntryOrder(orders, np.zeros(100, np.int8)), config, 1)
+    run: Any = SimpleNamespace(unit_bounds=lambda unit: (mine, mine))
+    reference: Any = SimpleNamespace(unit_bounds=lambda unit: (0.0, 0.0))
+    comparison.decide_headlines(run, reference)
+    known = orders["a"].draws([(mine, mine)] * 45)
+    expected = decide(known, Rule(0.04, 0.4, least))
+    assert (expected != decide(known, Rule(0.08, 0.4, least))) == (min_rows == 2)
+    assert [headline.decision for headline in comparison.headlines] == [expected] * 2
+    comparison.headlines[1].decision = None
+    assert not comparison.is_fully_decided
+
+
 @pytest.mark.parametrize(
     ("gained", "lost", "margin", "outcome"),
     [
@@ -95,11 +141,16 @@ def test_a_decision_is_made_at_the_first_prefix_that_allows_it() -> None:
     rule = replace(RULE, min_units=100)
     assert decide(draws(np.ones(99), of=400), rule) is None
     assert decide(draws(np.ones(100), of=400), rule) == Decision(Outcome.BETTER, 100)
+    # At one draw, the margin and zero are passed.
+    assert decide(draws(np.array([0.5])), replace(RULE, margin=0.6)) == Decision(Outcome.BETTER, 1)
     close = draws(population(100, 100, 1000))
     assert decide(close, replace(RULE, margin=0.001)) == Decision(Outcome.WITHIN, 1000)
 
 
 def test_unsettled_units_keep_both_sides_open() -> None:
+    # Middles 0 and 0.5, and their mean for the remaining weight of 0.7.
+    few = Draws(np.array([-1.0, 0.0]), np.ones(2), np.array([0.1, 0.2]))
+    assert few.estimate == pytest.approx(0.2 * 0.5 + 0.7 * 0.25)
     values = population(300, 100, 1000)
     unknown = np.arange(1000) % 3 == 0
     lows, highs = np.where(unknown, -1.0, values), np.where(unknown, 1.0, values)
@@ -169,8 +220,14 @@ def test_weights_are_those_of_the_headline() -> None:
     balanced = order(BALANCED)
     small = ["/a/" in unit.name for unit in balanced.units]
     assert balanced.weights[small].sum() == pytest.approx(0.5)
+    rounded = [Unit(name, (Item((at,), 0.3), Item((9,), 0.0))) for at, name in enumerate("ab")]
+    few = Order(Simple, rounded, "correct")
+    assert (few.weights.tolist(), few.rows(1, weighed=True).tolist()) == ([0.5, 0.5], [1, 1])
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
         order(headlined(lambda summary: summary["rules"]["correct"]["accuracy"] ** 2))
+    row = scored_row("a", "a1", {"correct": Verdict(True)})
+    with pytest.raises(UserError, match="2, which is not between 0 and 1"):
+        value_of(type(headlined(lambda summary: 2.0)), iter([row]), "correct")
 
 
 def test_all_units_together_are_the_headline() -> None:

@@ -118,6 +118,16 @@ def test_row_without_a_verdict_may_be_right_or_wrong(pair: Pair) -> None:
     assert state["value"]["estimate"] == pytest.approx(0.25, abs=1e-3)
 
 
+def test_row_without_a_verdict_in_the_reference_may_be_right_or_wrong(pair: Pair) -> None:
+    theirs = rows_of(0)
+    pair.reference.put(unjudged(theirs[0], "quarantined", "KilledEngine"), *theirs[1:])
+    pair.run.put(*rows_of(4))
+    pair.run.put(*(fields | {"repeat": 1} for fields in rows_of(0)))
+    for _ in range(2):
+        assert sorted(pair.headline().differences) == [(0.0, 1.0), *[(1.0, 1.0)] * 3]
+        pair.run.put(*rows_of(0))  # settled values stay
+
+
 def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
     pair.reference.put(*rows_of(0))
     pair.run.put(*rows_of(0))

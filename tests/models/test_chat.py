@@ -67,6 +67,10 @@ def test_a_template_cannot_leave_the_sandbox(model_folder: Make) -> None:
         chat = Chat.load(model_folder(template=template, name=f"m{number}"), {})
         with pytest.raises(PromptRefused, match=r"rejects these messages: ."):
             chat.render(MESSAGES)
+    # A stored run may have such a variable.
+    chat = Chat.load(model_folder(name="own"), {"chat_template": "{{ 1 }}"})
+    with pytest.raises(PromptRefused):
+        chat.render(MESSAGES)
 
 
 @needs_transformers

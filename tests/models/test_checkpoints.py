@@ -131,6 +131,8 @@ def test_a_wrong_index_is_named(sharded: Path) -> None:
     for content in (b"", b"[]", b"\xff\xfe", b"[" * 100_000, *maps):
         (sharded / INDEX).write_bytes(content)
         refused(sharded, "is not an index of weights")
+    (sharded / INDEX).write_bytes(b"[" + b"[]," * 1_000_000 + b"[]]")
+    refused(sharded, "has more than 1000000 values")
     os.truncate(sharded / INDEX, (64 << 20) + 1)
     refused(sharded, "is larger than")
 

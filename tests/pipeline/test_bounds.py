@@ -1,5 +1,6 @@
 """A few bytes that stand for gigabytes: readers refuse them in one line and little memory."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.storage import parts
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.util.safe_loading import InvalidContent, json_object, json_of_row, json_tree
+from ace_ray.util.safe_loading import InvalidContent, json_object, json_of_row, json_tree, yaml_tree
 from tests.pipeline.made_run import planned_run, sound_run
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
@@ -25,6 +26,12 @@ SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "MOST_ROWS", 100_000)
+
+
+def sparse(path: Path, size: int) -> Path:
+    path.touch()
+    os.truncate(path, size)
+    return path
 
 
 def written(path: Path, table: pa.Table, **options: object) -> Path:
@@ -51,6 +58,7 @@ BOMBS: dict[str, Callable[[Path], Path]] = {
         path, table(["\0" * (8 << 20)] * 40), use_dictionary=False, compression="zstd"
     ),
     "rows": lambda path: written(path, table(["x"] * 100_001)),
+    "file": lambda path: sparse(path, parts.MOST_BYTES + 1),
     "repeated rows": lambda path: written(path, one_number(90_000)),
     "prefixes": lambda path: written(
         path,
@@ -134,9 +142,10 @@ def test_run_with_foreign_rows_is_not_continued(tmp_path: Path, log_lines: list[
 )
 def test_a_hostile_config_is_refused_in_a_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text(text)
+    path.write_text(text.replace("[x]", f"[touch {tmp_path}/mark]"))
     with pytest.raises(UserError) as caught:
         load_config(str(path))
+    assert not (tmp_path / "mark").exists()
     line = str(caught.value)
     assert line.startswith(str(path))
     assert "\n" not in line
@@ -149,6 +158,7 @@ def test_a_hostile_config_is_refused_in_a_line(tmp_path: Path, text: str) -> Non
     ("content", "why"),
     [
         (b"[" * 100_000, "nested"),
+        (b"[" * 66 + b"]" * 66, "nested"),
         (b"[" + b"{}," * 1_000_001 + b"{}]", "values"),
         (b'"' + b"x" * (9 << 20) + b'"', "larger"),
         (b"NaN", "NaN"),
@@ -168,6 +178,9 @@ def test_json_of_a_manifest_and_of_a_row_keep_what_they_can() -> None:
     assert json_tree(b"[" * 60 + b"]" * 60)
     assert json_tree('{"\\ud800": "a\\udc00"}') == {"\ufffd": "a\ufffd"}
     assert json_of_row('["\\ud800", 1e999, ' + "9" * 100 + "]")[0] == "\ud800"
-    for text in ("[" * 300 + "]" * 300, "[" * 100_000, "x", None):
+    with pytest.raises(InvalidContent, match="names 'a' twice"):
+        yaml_tree("a: 1\na: 2")
+    many = f"[{'0,' * 2_000_000}0]"
+    for text in ("[" * 300 + "]" * 300, "[" * 100_000, many, "x", None):
         with pytest.raises(InvalidContent):
             json_of_row(text)

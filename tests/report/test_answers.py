@@ -31,7 +31,10 @@ def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
     gained, lost = flips.flips
     assert (gained.base.output, gained.other.output) == ("base 1", "other 1")
     assert (lost.base.valid, lost.other.valid) == (True, False)
-    assert flip_tables(flips)[0].lines == [["normal_preference", 1, 1]]
+    assert [table.lines for table in flip_tables(flips)] == [
+        [["normal_preference", 1, 1]],
+        [["param_value", 1, 1]],
+    ]
 
 
 def loaded(*folders: Path) -> list[ScoredRun]:

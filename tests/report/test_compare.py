@@ -162,6 +162,7 @@ def test_missing_rows_are_left_out_and_other_entries_refused(tmp_path: Path) -> 
     comparison = compared(folders, rule_sets=["strict"])
     (line,) = comparison.results
     assert (line.difference.n, line.difference.left_out) == (12, 8)
+    assert scores(folders[1]).lines[0][1] == "12/20"
     (note,) = [note for note in comparison.notes if "left out" in note]
     assert note.startswith("acebench: 8 of 20 rows are left out of B against A")
     assert note.endswith("8 in B, 0 in A")
@@ -192,16 +193,19 @@ def test_seeds_engines_and_self_played_users_are_cautions(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize(("seed", "floor"), [(1, True), (2, False)])
-def test_repeats_give_the_noise_of_runs_with_one_seed(tmp_path, seed, floor) -> None:
+@pytest.mark.parametrize(
+    ("temperature", "seed", "floor"), [(0.7, 1, True), (0.7, 2, False), (0.0, 2, True)]
+)
+def test_repeats_give_the_noise_of_runs_with_one_seed(tmp_path, temperature, seed, floor) -> None:
     again = block("en", "special_incomplete", 5, 20)
     again = [item | {"repeat": 1, "row_id": item["row_id"][::-1]} for item in again]
-    drawn = {"temperature": 0.7, "seed": 1}
+    drawn = {"temperature": temperature, "seed": 1}
     first = write_run(tmp_path / "a", [*ROWS, *again], model="o/A", sampling=drawn)
     second = write_run(tmp_path / "b", WORSE, model="o/B", sampling=drawn | {"seed": seed})
     comparison = compared([first, second], rule_sets=["strict"])
     (line,) = comparison.results
     assert (line.difference.n, line.difference.base_mean) == (20, 0.5), "repeats do not count"
+    assert scores(first).lines[0][1] == "20/20"
     noise = line.noise
     assert (noise and (noise.flips, noise.n)) == ((5, 20) if floor else None)
     notes = "\n".join(comparison.notes)

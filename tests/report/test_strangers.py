@@ -180,6 +180,8 @@ def test_no_name_in_a_strangers_run_is_followed(model, local, runs, url, tmp_pat
     table, mine = (RunTable(open_store(str(folder))) for folder in (run, own_run))
     assert table.select(Query(cause="prompt", text="another question"), mine)
     assert [*fired.iterdir()] == [], "view"
+    if not local:
+        assert "name it, or a folder with its files, with" in invoke("reread", run).stderr
     if local:
         invoke("reread", run, "--tokenizer", tokenizer, "--benchmark", code)
         assert [path.name for path in fired.iterdir()] == ["code"], "the command names it"

@@ -17,6 +17,7 @@ from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 from ace_ray.sandbox.limited_child import call_limits
 
 HANDLER = "test_limited:handler"
+FORBIDDEN = [getattr(resource, f"RLIMIT_{kind}") for kind in ("CORE", "NOFILE", "FSIZE", "NPROC")]
 
 
 def handler() -> Any:
@@ -44,7 +45,7 @@ ACTIONS: Mapping[str, Any] = {
     "mistake": mistaken,
     "divide": lambda: 1 // 0,
     "spin": lambda: within_limits(lambda: 7 ** (10**9)),
-    "grow": lambda: within_limits(lambda: len(bytearray(1 << 33))),
+    "grow": lambda: within_limits(lambda: len(bytearray(512 << 20))),
     "grow slowly": lambda: within_limits(lambda: ["x" * 1000 + str(n) for n in range(10**8)]),
     "large": lambda: "x" * (65 << 20),
     "write": lambda path: open(path, "w").close(),
@@ -58,8 +59,12 @@ ACTIONS: Mapping[str, Any] = {
     "pipe": os.pipe,
     "lift": lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)),
     "lift_within": lambda: within_limits(resource.setrlimit, resource.RLIMIT_CPU, (9, 9)),
-    "limits": lambda: resource.getrlimit(resource.RLIMIT_CORE),
+    "limits": lambda: [resource.getrlimit(kind) for kind in FORBIDDEN],
     "sleep": time.sleep,
+    "places": lambda: [os.getcwd(), *sys.path],
+    "seconds": lambda: within_limits(
+        lambda: resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
+    ),
 }
 
 
@@ -134,16 +139,21 @@ def test_it_reaches_nothing(process: LimitedProcess, tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match=r"not allowed here|Too many open files"):
             process.ask(request)
     assert not marker.exists()
-    assert process.ask(["limits"]) == [0, 0]
+    assert process.ask(["limits"]) == [[0, 0]] * 4, "the kernel's limits, too"
 
 
-def test_it_starts_without_our_environment_or_package_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_starts_without_our_environment_or_package_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     root = Path(__file__).parents[2]
     paths = [path for path in sys.path if path and Path(path).resolve() != root]
-    monkeypatch.setattr(sys, "path", [*paths, str(Path(__file__).parent)])
+    monkeypatch.setattr(sys, "path", ["", *paths, str(Path(__file__).parent)])
+    monkeypatch.chdir(tmp_path)
     process = LimitedProcess(HANDLER)
     assert "SOME_API_KEY" not in process.ask(["environment"])
+    assert str(tmp_path) not in process.ask(["places"])
+    assert 1 <= process.ask(["seconds"]) <= 2
     process.end()
 
 

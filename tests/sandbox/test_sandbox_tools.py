@@ -61,8 +61,13 @@ PLAIN = [
     [0] * (MAX_VALUES - len(["item", "the list"])),
 ]
 REFUSED = [
-    *(keep, {True: 1}, -(10**MAX_DIGITS), nested(5000), [0] * (MAX_VALUES + 1)),
-    *(["x" * (MAX_CHARS // 2)] * 3, {"k" * (MAX_CHARS + 1): 1}, type("Text", (str,), {})("sub")),
+    *(keep, {True: 1}, -(10**MAX_DIGITS), nested(MAX_DEPTH + 1)),
+    *(nested(5000), [0] * (MAX_VALUES + 1)),
+    *(
+        ["x" * (MAX_CHARS // 2)] * 3,
+        {"k" * (MAX_CHARS + 1): 1},
+        type("Text", (str,), {})("subclass"),
+    ),
 ]
 
 

@@ -196,6 +196,17 @@ def run_with(folder: Path, changed: dict[str, str]) -> str:
 
 
 @pytest.mark.nightly
+def test_eight_mebibytes_of_all_messages_and_one_of_each_are_shown(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "x" * 2 * SHOWN_CHARS}] * 10
+    row_id = run_with(tmp_path / "run", {"messages": json.dumps(messages)})
+    stored = StoredRun(open_store(str(tmp_path / "run")))
+    (view,) = episodes(stored, select(stored, Filter(entry=row_id)))
+    lengths = [len(step.text) for step in view.steps]
+    assert max(lengths) < SHOWN_CHARS + 100
+    assert 7 * SHOWN_CHARS < sum(lengths) < 8 * SHOWN_CHARS + 2_000
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, invoke: Any) -> None:
     folder = tmp_path / "run"

@@ -238,13 +238,13 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
         rows.append({**row, "status": "scored", "state": state})
     rows[0] |= {"status": "infra_error", "state": None}
     rows.append(rows[1] | {"sample": 1})
-    summary = {"timing": {"wall_s": 3}, "model": {"source": "org/tiny"}}
+    summary = {"timing": {"wall_s": 3}, "model": {"source": "org/ti \n<ny"}}
     files = dict(benchmark.files(lambda: rows, summary))
-    result = "results/tools/tiny_all.json"
+    result = "results/tools/ti-ny_all.json"
     assert set(files) == {result, *(f"converted/{group}.json" for group in GROUPS)}
     seed = json.loads(files[result])
     assert seed["summary"]["solved_count"] == len(rows) - 1
-    assert seed["metadata"]["config"]["evaluator_model"] == "org/tiny"
+    assert seed["metadata"]["config"]["evaluator_model"] == "org/ti \n<ny"
     converted = json.loads(files[f"converted/{rows[1]['category']}.json"])
     assert converted[rows[1]["id"]]["available_tools"][-1]["function"]["name"] == "Finish"
     for path, content in files.items():

@@ -59,6 +59,8 @@ def test_episodes_do_not_see_each_other(airline: ToolSources) -> None:
     first, second = opened(airline), opened(airline)
     look: Call = ("assistant", "get_reservation_details", BOOKED)
     before = call_results(second, look)
+    many: Call = ("assistant", "get_reservation_details", {"reservation_id": [[]] * 10_000})
+    assert "more than 10000 values" in call_results(second, many)[0][0]
     _, mine = call_results(first, ("assistant", "cancel_reservation", BOOKED), look)
     assert '"status": "cancelled"' in mine[0]
     assert call_results(second, look) == before
