@@ -74,8 +74,8 @@ def test_stopped_core_is_told_from_a_hanging_one(core, monkeypatch) -> None:
 
 WORKER = """
 import os, signal, sys
-from ace_ray.pipeline.health.processes import ProcessInfo
-from ace_ray.pipeline.health.causes import CrashFile
+from ace_ray.pipeline.health.heartbeat import ProcessInfo
+from ace_ray.pipeline.health.crash_cause import CrashFile
 
 kind, name = sys.argv[1:]
 file = CrashFile(ProcessInfo(kind, "actor", "host", "node", 7, 1.0))

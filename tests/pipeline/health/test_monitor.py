@@ -258,7 +258,7 @@ def test_heartbeat_goes_on_after_an_exception() -> None:
         beats.set()
         threading.Event().wait()  # the thread ends with the tests
 
-    coordinator = SimpleNamespace(life=SimpleNamespace(remote=beat))
+    coordinator = SimpleNamespace(update_process=SimpleNamespace(remote=beat))
     Heartbeat(coordinator, process(), stall_timeout_s=0.04, busy_since=busy_since)
     assert beats.wait(60)
 

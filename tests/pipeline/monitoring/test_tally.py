@@ -108,7 +108,9 @@ def test_same_exception_in_every_row_is_a_bug() -> None:
 
 def test_transient_exceptions_are_not_reported_as_bugs() -> None:
     calls: list[tuple[str, str, str]] = []
-    coordinator = SimpleNamespace(bug=SimpleNamespace(remote=lambda *call: calls.append(call)))
+    coordinator = SimpleNamespace(
+        count_bug=SimpleNamespace(remote=lambda *call: calls.append(call))
+    )
 
     def report(error: Exception) -> None:
         try:

@@ -56,7 +56,7 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
 @pytest.mark.parametrize(
     ("nodes", "changes", "expected"),
     [
-        ([TOTAL], {}, {"workers": 8, "gpus": 8, "elastic": False, "checkers": 2}),
+        ([TOTAL], {}, {"workers": 8, "gpus": 8, "is_elastic": False, "checkers": 2}),
         ([{"CPU": 8.5, "GPU": 8.0}], {}, {"workers": 8, "checkers": 1}),
         ([TOTAL], {"engine": engine(2, 4)}, {"workers": 1, "worker_gpus": 8, "spread": False}),
         ([TOTAL], ENDPOINT, {"workers": 1, "gpus": 0, "worker_cpus": 0.25, "endpoint": True}),
@@ -68,7 +68,7 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
         (
             [SMALL],
             {"workers": {"min": 1, "max": 8}},
-            {"workers": 2, "fewest": 1, "limit": 8, "most_workers": 8, "elastic": True},
+            {"workers": 2, "fewest": 1, "limit": 8, "most_workers": 8, "is_elastic": True},
         ),
         (
             TWO_NODES,
