@@ -25,11 +25,11 @@ def start() -> Iterator[Start]:
     def begin(body: str) -> subprocess.Popen[str]:
         script = (
             "import os, signal, sys, time\n"
-            "from ace_ray.util.signals import supervised\n"
+            "from ace_ray.util.signals import run_supervised\n"
             "def work():\n"
             f"{textwrap.indent(textwrap.dedent(body), '    ')}\n"
             "print('before')\n"
-            "sys.exit(supervised(work))\n"
+            "sys.exit(run_supervised(work))\n"
         )
         process = subprocess.Popen(
             [sys.executable, "-c", script],

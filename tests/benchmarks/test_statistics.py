@@ -101,7 +101,7 @@ def row(valid: bool = False, category: str = "c", **more: Any) -> ResultRow:
 
 
 def unread(reader: str = "fenced_json", category: str = "c", **more: Any) -> ResultRow:
-    return row(category=category, second_reader=reader, **more)
+    return row(category=category, second_reading=reader, **more)
 
 
 def test_a_finding_is_five_rows_and_five_percent() -> None:
@@ -167,7 +167,7 @@ class Toy(Benchmark):
     def check(self, entry: Entry, episode: Episode) -> Verdict:
         return Verdict(episode.output == "[f(a=1)]", "no_call")
 
-    def unread(self, entry: Entry, episode: Episode) -> Answers:
+    def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         if len(episode.messages) > 1:
             return [texts_of(message) for message in episode.messages]
         return () if episode.output.startswith("[") else [answer_texts(episode, episode.output)]

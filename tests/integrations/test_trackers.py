@@ -32,7 +32,7 @@ def of(folder: Path) -> Publication:
 
 @pytest.fixture
 def config(config_file: Any, tmp_path: Path) -> RunConfig:
-    target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
+    target = {"tracker": "tensorboard", "folder": str(tmp_path / "tb")}
     return load_config(str(config_file(publish=[target])))
 
 
@@ -133,7 +133,7 @@ def test_evaluate_publishes_a_complete_run(invoke, config_file, tmp_path, monkey
 
 
 def test_a_sweep_publishes_when_a_run_has_ended(invoke, config_file, tmp_path, monkeypatch) -> None:
-    target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
+    target = {"tracker": "tensorboard", "folder": str(tmp_path / "tb")}
     config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publish=[target])
     folder = tmp_path / "out" / "s"
     published: list[str] = []

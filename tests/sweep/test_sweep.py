@@ -316,15 +316,15 @@ class TestEarly:
         setup.save(10, 20, 30)
         sweep = setup.sweep(early={"reference": "previous"})
         first, second, _ = (f"{setup.folder.root}/{run.run_id}" for run in sweep.runs)
-        assert [entry["against"] for entry in early(sweep)] == [None, first, second]
+        assert [entry["reference"] for entry in early(sweep)] == [None, first, second]
         assert [entry["alpha"] for entry in early(sweep)[1:]] == pytest.approx([0.0225] * 2)
         sweep = setup.sweep(early={"reference": "baseline"})
-        assert [entry["against"] for entry in early(sweep)] == [None, first, first]
+        assert [entry["reference"] for entry in early(sweep)] == [None, first, first]
         with pytest.raises(UserError, match="is not a run"):
             setup.sweep(early={"reference": str(setup.tmp_path)})
         reference = setup.put(sweep.runs[0], complete=True).root
         entries = early(setup.sweep(early={"reference": reference}))
-        assert [entry["against"] for entry in entries] == [reference] * 3
+        assert [entry["reference"] for entry in entries] == [reference] * 3
         assert [entry["alpha"] for entry in entries] == pytest.approx([0.015] * 3)
 
     def test_decided_runs_are_finished_until_they_are_to_be_completed(self, setup: Setup) -> None:

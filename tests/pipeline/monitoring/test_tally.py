@@ -124,7 +124,7 @@ def test_transient_exceptions_are_not_reported_as_bugs() -> None:
     report(KeyError("\ud800" + "x" * 10_000))
     ((benchmark, location, text),) = calls
     assert (benchmark, location.partition(" in ")[0]) == ("toy", "KeyError")
-    assert "test_counts.py:" in location
+    assert "test_tally.py:" in location
     assert len(text) <= MOST_CHARS
     text.encode("ascii")
 
