@@ -1,7 +1,5 @@
 """Shared fixtures: an S3 server, a local Ray, the command line, benchmark data, model folders."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

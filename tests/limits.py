@@ -1,7 +1,5 @@
 """Limits of processor time, for what hostile texts must not take, and of waiting for a state."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@
 the named parts. Exits with 1 when a part failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

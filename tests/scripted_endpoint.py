@@ -3,8 +3,6 @@
 For runs, whose processes are not the test's: it lives in threads of the test's process.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A chat model that gives the replies of a test and keeps the requests."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import inspect

@@ -1,7 +1,5 @@
 """``import ace_ray``: look into runs, and call commands as functions; tests/e2e evaluates."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -80,9 +78,7 @@ def test_mistakes_are_one_line(toy_run: Any, tmp_path: Path) -> None:
 
 def test_importing_the_package_is_light() -> None:
     code = "import ace_ray, sys, json; print(json.dumps(sorted(sys.modules)))"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert not {"ray", "vllm", "pyarrow", "pydantic", "scipy"} & set(json.loads(result.stdout))
     assert {"Run", "evaluate", "sweep", "score", "report", "compare"} <= set(dir(ace_ray))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

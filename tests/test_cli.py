@@ -1,9 +1,6 @@
 """The command line: commands, options from the environment, shipped configs, doctor and list."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,6 @@ import pytest
 
 from ace_ray.config.schema import SHIPPED, load_config, shipped_configs
 
-Write = Callable[..., Path]
 QUICK = ["--set", "backend=fake"]
 
 
@@ -25,9 +21,7 @@ def test_help_exits_with_0_and_a_wrong_option_with_2(invoke: Any) -> None:
         assert invoke(*arguments).code == 2
 
 
-def test_doctor_checks_a_config_and_writes_nothing(
-    invoke: Any, config_file: Write, tmp_path: Path
-) -> None:
+def test_doctor_checks_a_config_and_writes_nothing(invoke, config_file, tmp_path) -> None:
     result = invoke("doctor", config_file(), "--output", f"{tmp_path}/a: [b] #c")
     assert result.code == 0, result.stdout
     topics = [line.split()[1] for line in result.stdout.splitlines()]
@@ -42,9 +36,7 @@ def test_doctor_checks_a_config_and_writes_nothing(
     assert "5000 worker(s)" in failed
 
 
-def test_prompts_that_were_not_counted_do_not_count_as_fitting(
-    config_file: Write, invoke: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompts_that_were_not_counted_do_not_count_as_fitting(config_file, invoke, monkeypatch):
     path = config_file(limit=4, engine={"max_model_len": 4096})
     assert "4 of 4 prompts fit a context of 4096" in invoke("doctor", path).stdout
     monkeypatch.setattr("ace_ray.pipeline.planning.prompts.COUNT_S", -1)
@@ -53,9 +45,7 @@ def test_prompts_that_were_not_counted_do_not_count_as_fitting(
 
 
 @pytest.mark.parametrize("cause", ["", "the time limit was reached"])
-def test_an_interrupt_says_its_cause(
-    cause: str, config_file: Write, invoke: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_says_its_cause(cause, config_file, invoke, monkeypatch) -> None:
     stop = Mock(side_effect=KeyboardInterrupt(*filter(None, [cause])))
     monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", stop)
     result = invoke("evaluate", config_file())

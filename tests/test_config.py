@@ -1,7 +1,5 @@
 """Configs: files, overrides, and values of the command line."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path
@@ -172,9 +170,7 @@ def test_each_sample_and_sampled_row_has_a_seed(path: str) -> None:
         ),
     ],
 )
-def test_an_unknown_key_is_answered_with_its_place(
-    changes: dict[str, Any], parts: list[str]
-) -> None:
+def test_an_unknown_key_is_answered_with_its_place(changes, parts) -> None:
     with pytest.raises(UserError) as caught:
         run_config({**TREE, **changes}, where="c.yaml")
     for part in parts:
@@ -185,9 +181,7 @@ def test_an_unknown_key_is_answered_with_its_place(
     ("effort", "template_kwargs", "thinks"),
     [("low", {"x": 1}, True), ("none", {}, False), ("high", {"enable_thinking": False}, False)],
 )
-def test_a_reasoning_effort_switches_thinking(
-    effort: str, template_kwargs: dict[str, Any], thinks: bool
-) -> None:
+def test_a_reasoning_effort_switches_thinking(effort, template_kwargs, thinks) -> None:
     tree = {**TREE, "model": {"source": "a", "chat_template_kwargs": template_kwargs}}
     assert run_config(tree, where="").template_kwargs == template_kwargs
     config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")

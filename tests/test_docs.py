@@ -1,7 +1,5 @@
 """Pages that are made from the code and from results are up to date."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Random texts are mutated gold answers, pieces of syntax, and pieces repeated up to 20,000 times.
 """
 
-from __future__ import annotations
-
 import random
 import resource
 from collections.abc import Iterable, Iterator

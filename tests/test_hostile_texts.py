@@ -3,8 +3,6 @@
 A linear reader takes a fraction of a second for each text; others take minutes and are interrupted.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Imports go down the list of rooms, and each heavy dependency has its rooms."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 from functools import cache

@@ -1,7 +1,5 @@
 """Signals that this process really receives, and errors that another thread raises."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -41,9 +39,7 @@ def send(number: int, condition: Callable[[], bool] = lambda: False) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [BOTH, BOTH[::-1]])
-def test_first_signal_is_a_request_and_the_second_one_ends(
-    first: int, second: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_signal_is_a_request_and_the_second_one_ends(first, second, monkeypatch) -> None:
     monkeypatch.setattr(interrupts_module, "ONCE_S", 0.0)
     with Interrupts() as interrupts:
         interrupts.drainable = True

@@ -1,12 +1,9 @@
 """Logs of commands: levels, JSON lines, and the stream that they go to."""
 
-from __future__ import annotations
-
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from ace_ray.util import log
 from tests.pipeline.made_run import sound_run
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
-Write = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
@@ -84,9 +80,7 @@ def test_text_lines_go_to_the_console_of_printing(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("level", "signs"), [("debug", "diwe"), ("warning", "we"), ("error", "e")])
-def test_a_level_hides_lower_levels_and_no_result(
-    level: str, signs: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_level_hides_lower_levels_and_no_result(level, signs, capsys) -> None:
     log.configure(level)
     log.debug("d")
     log.info("i")
@@ -103,9 +97,7 @@ def test_a_level_hides_lower_levels_and_no_result(
     assert ("Traceback" in output.err) is (level == "debug")
 
 
-def test_options_and_environment_choose_the_format(
-    invoke: Any, config_file: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_and_environment_choose_the_format(invoke, config_file, monkeypatch) -> None:
     option, words = ["--log-format", "json"], ["doctor", config_file()]
     for order in ([*words, *option], [*option, *words]):
         records = lines(invoke(*order).stdout)

@@ -1,7 +1,5 @@
 """A name that cannot be a folder ends in one line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The queries of ``docs/recipes.md`` work on the files of a run."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path

@@ -5,8 +5,6 @@ behind a possible beginning. A linear pattern takes milliseconds for such a text
 takes minutes and is interrupted.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Text without control sequences and formulas."""
 
-from __future__ import annotations
-
 import pytest
 
 from ace_ray.util.sanitizing import one_line, sanitize_line, sanitize_text, spreadsheet

@@ -1,7 +1,5 @@
 """Secrets are refused in configs, and masked in messages and logs."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -101,9 +99,7 @@ def test_a_secret_of_any_form_is_found_and_not_repeated(tree: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["engine.apiKey", "store.api_key"])
-def test_a_config_with_a_secret_is_refused_and_does_not_repeat_it(
-    key: str, config_file: Callable[..., Path], invoke: Callable[..., Any]
-) -> None:
+def test_a_config_with_a_secret_is_refused_and_does_not_repeat_it(key, config_file, invoke) -> None:
     for command in ("doctor", "evaluate"):
         for value in (KEY, f"[{KEY}"):  # the second is not YAML
             result = invoke(command, config_file(), "--set", f"{key}={value}")
@@ -112,9 +108,7 @@ def test_a_config_with_a_secret_is_refused_and_does_not_repeat_it(
             assert ("looks like a secret" in result.stdout + result.stderr) is (value == KEY)
 
 
-def test_an_address_with_a_secret_is_refused_everywhere(
-    config_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_an_address_with_a_secret_is_refused_everywhere(config_file, tmp_path) -> None:
     sweep = tmp_path / "sweep.yaml"
     for address in ADDRESSES[:3]:
         role = {"endpoint": {"url": address, "model": "m"}}
@@ -138,9 +132,7 @@ def test_an_address_with_a_secret_is_refused_everywhere(
 
 
 @pytest.mark.parametrize("comment", [f"# {SHAPES[0]}", f"# OPENAI_API_KEY={KEY}", f"#key: '{KEY}'"])
-def test_a_comment_with_a_key_is_not_submitted(
-    comment: str, config_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_comment_with_a_key_is_not_submitted(comment, config_file, tmp_path) -> None:
     checkout = tmp_path / "checkout"
     inside = checkout / "configs" / "a.yaml"
     for path in (inside, checkout / "jobs" / "evaluate.py"):

@@ -1,8 +1,5 @@
 """Intervals and chances, against published numbers and by counting."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
 from itertools import combinations
 
 import pytest
@@ -20,15 +17,23 @@ from ace_ray.util.stats import pass_at_k, pass_hat_k, weighted_interval, wilson
         (1, 29, 0.0061, 0.1718),
         (20, 20, 0.8389, 1.0),
         (2.5, 5, 0.1704, 0.8296),
+        # z^2 / (n + z^2) beside a limit that rounding would move past the share.
+        (0, 3, 0.0, 0.5615),
+        (10, 10, 0.7225, 1.0),
     ],
+    ids=["81 of 263", "15 of 148", "none of 20", "1 of 29", "all of 20", "half of 5", "none of 3", "all of 10"],
 )
-def test_wilson_intervals_are_the_published_ones(
-    successes: float, n: int, low: float, high: float
-) -> None:
+def test_wilson_intervals_are_the_published_ones(successes, n, low, high) -> None:
     interval = wilson(successes, n)
     assert interval == pytest.approx((low, high), abs=5e-5)
     assert interval is not None
     assert interval[0] <= successes / n <= interval[1]
+
+
+@pytest.mark.parametrize("successes", [-1, 3])
+def test_impossible_numbers_of_successes_are_refused(successes: int) -> None:
+    with pytest.raises(ValueError, match=f"{successes} successes of 2 are impossible"):
+        wilson(successes, 2)
 
 
 def test_a_weighted_interval_adds_squared_distances() -> None:
@@ -38,15 +43,10 @@ def test_a_weighted_interval_adds_squared_distances() -> None:
     assert low == pytest.approx(1 - (2 * 0.08**2) ** 0.5)
 
 
-Chance = Callable[[int, int, int], float]
-
-
 @pytest.mark.parametrize(
     ("chance", "right", "name"), [(pass_at_k, any, "pass@"), (pass_hat_k, all, r"pass\^")]
 )
-def test_a_chance_of_k_samples_is_the_share_of_subsets(
-    chance: Chance, right: Callable[[Iterable[bool]], bool], name: str
-) -> None:
+def test_a_chance_of_k_samples_is_the_share_of_subsets(chance, right, name) -> None:
     for n in range(1, 7):
         for c in range(n + 1):
             samples = [True] * c + [False] * (n - c)

@@ -1,7 +1,5 @@
 """Stores on a disk and on S3 behave alike; S3 is a real server."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -85,9 +83,7 @@ def test_a_conditional_put_needs_the_tag_of_the_present_content(store: Store) ->
     assert store.with_short_timeout().get_tagged("deep/er/a") == store.get_tagged("deep/er/a")
 
 
-def test_a_failed_write_keeps_the_old_object(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_keeps_the_old_object(tmp_path, monkeypatch) -> None:
     store = LocalStore(str(tmp_path))
     store.put("a", b"old")
 
@@ -100,6 +96,15 @@ def test_a_failed_write_keeps_the_old_object(
         store.put("a", b"new")
     assert store.get("a") == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_pipes_and_large_files_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", (256 << 20) + 1)
+    for name, problem in (("pipe", "is not a regular file"), ("large", "is larger than 256 MiB")):
+        with pytest.raises(UserError, match=f"{name}: cannot read: {problem}"):
+            LocalStore(str(tmp_path)).get(name)
 
 
 HTML = {"Content-Type": "text/html"}
@@ -144,10 +149,9 @@ def web_server(
         ("SlowDown", 503, "S3 answered SlowDown", True),
         ("Odd", 502, "S3 answered Odd", True),
     ],
+    ids=["access", "signature", "bucket", "token", "load", "other"],
 )
-def test_errors_of_s3_are_explained_and_outages_may_pass(
-    s3: Any, code: str, status: int, part: str, passing: bool
-) -> None:
+def test_errors_of_s3_are_explained_and_outages_may_pass(s3, code, status, part, passing) -> None:
     body = f"<Error><Code>{code}</Code></Error>".encode()
     with web_server(status, {"Content-Type": "application/xml"}, body) as (address, _):
         store = S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
@@ -247,18 +251,14 @@ def test_a_store_that_does_not_answer_may_come_back(s3: Any) -> None:
         (403, HTML, b"<html><title>Forbidden</title>"),
     ],
 )
-def test_an_address_that_is_not_an_s3_service_is_named(
-    s3: Any, status: int, headers: dict[str, str], body: bytes
-) -> None:
+def test_an_address_that_is_not_an_s3_service_is_named(s3, status, headers, body) -> None:
     with web_server(status, headers, body) as (address, _):
         store = S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
         for ask in (lambda: store.get("a"), store.list, lambda: store.put("a", b"1")):
             with pytest.raises(UserError) as caught:
                 ask()
             message = str(caught.value)
-            assert message.startswith(
-                f"s3://b/p: {address} is not an S3 service: it answered with "
-            )
+            assert message.startswith(f"s3://b/p: {address} is not an S3 service: it answered ")
             assert f"status {status}" in message
             assert "u:p@" not in message
 

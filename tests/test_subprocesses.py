@@ -1,10 +1,9 @@
 """A child process imports nothing from the current folder, which may belong to somebody else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +13,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    "module", ["ace_ray.models.gguf", "ace_ray.models.reference", "ace_ray.sweep.lane"]
-)
-def test_modules_of_the_current_folder_are_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
-) -> None:
+@pytest.mark.parametrize("module", ["models.gguf", "models.reference", "sweep.lane"])
+def test_modules_of_the_current_folder_are_not_imported(tmp_path, monkeypatch, module) -> None:
     folder, mark = tmp_path / "checkpoint", tmp_path / "mark"
     folder.mkdir()
     for name in ("struct", "json", "transformers", "torch", "ace_ray"):
@@ -27,14 +22,9 @@ def test_modules_of_the_current_folder_are_not_imported(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONPATH", f"{PACKAGE.parent}{os.pathsep}")
     # Each module ends by itself: the file does not exist.
-    result = subprocess.run(
-        module_command(module, "no-such-file", "out"),
-        env=module_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = module_command(f"ace_ray.{module}", "no-such-file", "out")
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
+    result = subprocess.run(command, env=module_environment(), text=True, check=False, **streams)
     assert not mark.exists(), result.stderr
     assert "No module named" not in result.stderr
 

@@ -1,7 +1,5 @@
 """The command's process above the driver: signals, exit codes, and a driver that is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -27,11 +25,11 @@ def start() -> Iterator[Start]:
     def begin(body: str) -> subprocess.Popen[str]:
         script = (
             "import os, signal, sys, time\n"
-            "from ace_ray.util.signals import supervised\n"
+            "from ace_ray.util.signals import run_supervised\n"
             "def work():\n"
             f"{textwrap.indent(textwrap.dedent(body), '    ')}\n"
             "print('before')\n"
-            "sys.exit(supervised(work))\n"
+            "sys.exit(run_supervised(work))\n"
         )
         process = subprocess.Popen(
             [sys.executable, "-c", script],
@@ -72,10 +70,9 @@ WAITS = """
         # The returned code stays valid if the process is killed later.
         ("import atexit\natexit.register(os._exit, 9)\nreturn 0", 0, "before\n", ""),
     ],
+    ids=["return", "exit", "exception", "killed later"],
 )
-def test_exit_code_and_exception_of_the_driver_are_the_command_s(
-    start: Start, body: str, code: int, output: str, error: str
-) -> None:
+def test_exit_code_and_exception_of_the_driver_are_the_command_s(start, body, code, output, error):
     process = start(body)
     printed, wrong = process.communicate(timeout=60)
     assert process.returncode == code
@@ -94,9 +91,7 @@ def test_killed_driver_ends_in_one_line_and_can_be_resumed(start: Start) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_signals_reach_the_driver_once_and_it_ends_with_the_command(
-    start: Start, number: signal.Signals
-) -> None:
+def test_signals_reach_the_driver_once_and_it_ends_with_the_command(start, number) -> None:
     process = start(WAITS)
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(2)] == ["before\n", "ready\n"]

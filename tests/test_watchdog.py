@@ -1,7 +1,5 @@
 """However a process ends, its children and grandchildren end, as those of an engine have to."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -4,8 +4,6 @@ A reader takes a text and its number, which chooses an entry or a format. It may
 with its documented errors, which are caught here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any

@@ -32,7 +32,7 @@ BOTH = "both"
 # Maximum lines that are printed by default, and maximum sentences among them.
 LINES, SENTENCES = 40, 8
 # Columns of ``comparison.csv`` that are attributes of a `TestResult`.
-_RESULT_COLUMNS = ("family", "shown", "detectable", "noise_floor", "under_noise")
+_RESULT_COLUMNS = ("detectable", "noise_floor", "under_noise")
 WARNING = (
     "THE RUNS DIFFER IN CONDITIONS THAT AFFECT SCORES (--allow-different): "
     "a difference below may not be a difference between models"
@@ -193,6 +193,8 @@ def _csv_row(result: TestResult) -> dict[str, Any]:
         "high": high,
         **{name: getattr(difference, name) for name in ("gained", "lost", "test", "p")},
         "holm_p": result.holm,
+        "family": result.family,
+        "shown": result.is_significant,
         **{name: getattr(result, name) for name in _RESULT_COLUMNS},
         "repeated": 0 if noise is None else noise.n,
         "repeated_flips": 0 if noise is None else noise.flips,

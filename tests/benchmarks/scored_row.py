@@ -1,7 +1,5 @@
 """A scored row for the tests of summaries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

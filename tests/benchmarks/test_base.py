@@ -1,7 +1,5 @@
 """The least that a benchmark class must say, its defaults, and refusals of its mistakes."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable
@@ -275,9 +273,7 @@ class Sums(Mine):
         return Gold(Episode(output=entry.gold), mangled, may_fail=entry.id == self.mistake)
 
 
-def test_surprising_gold_answers_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_surprising_gold_answers_are_named(monkeypatch, capsys) -> None:
     def printed() -> list[str]:
         return capsys.readouterr().out.splitlines()
 

@@ -1,7 +1,5 @@
 """Episodes: what a model is sent, what is recorded, and the steps of a stored row."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -31,9 +29,7 @@ def tool(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("policy", "expected"), [("none", []), ("tool_steps", [4, 6]), ("all", [1, 4, 6])]
 )
-def test_reasoning_is_stored_and_replayed_as_the_policy_says(
-    policy: str, expected: list[int]
-) -> None:
+def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy, expected) -> None:
     model = ScriptedModel(THOUGHT)
     context = EpisodeContext(RoleModel(model, Sampling()), replay_reasoning=policy)
 
@@ -58,9 +54,7 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(
     ("call_id", "ids"),
     [
         pytest.param("functions.find:0", ["functions.find:0", "functions.find:1"], id="name in id"),
-        pytest.param(
-            "functions.find:1", ["functions.find:1", "functions.find:2"], id="counts from 1"
-        ),
+        pytest.param("functions.find:1", ["functions.find:1", "functions.find:2"], id="from 1"),
         pytest.param("a1", ["a1", "call00001"], id="another id"),
         pytest.param("call00001", ["call00001", "call00002"], id="an id of ours"),
         pytest.param("", ["call00000", "call00001"], id="no id"),
@@ -146,14 +140,10 @@ def test_messages_of_any_shape_are_steps() -> None:
         ]
     )
     assert [step.role for step in steps] == ["", "1", "tool", "assistant", "assistant"]
-    assert (steps[1].text, steps[2].text, steps[3].reasoning) == (
-        '{\n  "a": [\n    1\n  ]\n}',
-        "alone",
-        "3",
-    )
-    assert [(call.name, call.observation) for call in steps[4].calls] == [("", "")] + [
-        ("", None)
-    ] * 2
+    assert steps[1].text == '{\n  "a": [\n    1\n  ]\n}'
+    assert (steps[2].text, steps[3].reasoning) == ("alone", "3")
+    calls = [(call.name, call.observation) for call in steps[4].calls]
+    assert calls == [("", ""), ("", None), ("", None)]
 
 
 def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:

@@ -1,7 +1,5 @@
 """Files of users: outputs for any benchmark, and byte order marks."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import shutil
@@ -60,9 +58,7 @@ def test_an_id_names_its_entry_where_it_is_the_only_one(tmp_path: Path) -> None:
         ({"id": "2", "sample": 0}, "id '2' (en/sums) with sample 0 was given before"),
     ],
 )
-def test_a_wrong_line_is_refused_with_its_place(
-    tmp_path: Path, row: dict[str, Any], message: str
-) -> None:
+def test_a_wrong_line_is_refused_with_its_place(tmp_path, row, message) -> None:
     first = {"id": "2", "output": "x"}
     path = write(tmp_path / "a.jsonl", [first, first | {"sample": "0"}, {"output": "x"} | row])
     with pytest.raises(UserError) as caught:

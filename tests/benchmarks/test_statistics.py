@@ -1,7 +1,5 @@
 """Statistics of rows: several samples, and findings on answers that were not read or cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
@@ -37,7 +35,10 @@ def stats(*entries: Sequence[float], multi_turn: bool = False) -> dict[str, Any]
 
 
 def test_samples_are_means_over_entries_of_the_chances() -> None:
-    samples = stats(*ENTRIES)["samples"]
+    of_all = stats(*ENTRIES)
+    # 12 of 19 samples are right; the evidence is that of four entries.
+    assert of_all["interval"] == pytest.approx(wilson(12 / 19 * 4, 4))
+    samples = of_all["samples"]
     assert (samples["min"], samples["max"]) == (4, 6)
     for name, right in (("pass_at_k", any), ("pass_hat_k", all)):
         shares: dict[str, float] = {}
@@ -49,6 +50,19 @@ def test_samples_are_means_over_entries_of_the_chances() -> None:
             assert samples[f"{name}_intervals"][at] == pytest.approx(wilson(share * 4, 4))
     assert samples["mean"] == pytest.approx((0.5 + 0.8 + 0 + 1) / 4)
     assert samples["pass_at_k"]["1"] == samples["pass_hat_k"]["1"] == samples["mean"]
+
+
+def test_parts_count_by_their_size_and_nothing_missing_is_made_up() -> None:
+    parts = [{"n": 4, "accuracy": 1.0}, {"n": 16, "accuracy": 0.5}]
+    score = pooled_score(parts).estimate
+    assert score is not None
+    assert (score.value, score.n) == (0.6, 20)
+    summary = statistics(rows([1], [0]), ("correct",), {"Both": ["c", "d"]}, 0.0)
+    assert summary["groups"] == {}
+    tally = Tally("c", ("correct",))
+    for tokens in (3, None):
+        tally.add(scored_row("c", "i", {"correct": Verdict(True)}, prompt_tokens=tokens))
+    assert totals([tally])["prompt_tokens"] is None
 
 
 def test_graded_scores_and_single_samples_have_no_k() -> None:
@@ -153,7 +167,7 @@ class Toy(Benchmark):
     def check(self, entry: Entry, episode: Episode) -> Verdict:
         return Verdict(episode.output == "[f(a=1)]", "no_call")
 
-    def unread(self, entry: Entry, episode: Episode) -> Answers:
+    def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         if len(episode.messages) > 1:
             return [texts_of(message) for message in episode.messages]
         return () if episode.output.startswith("[") else [answer_texts(episode, episode.output)]

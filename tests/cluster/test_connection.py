@@ -1,10 +1,7 @@
 """Which Ray a run joins."""
 
-from __future__ import annotations
-
 import os
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -33,9 +30,7 @@ def test_only_a_head_that_answers_is_joined(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make another user's files")
-def test_ray_of_another_user_is_joined_by_name_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ray_of_another_user_is_joined_by_name_only(tmp_path, monkeypatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         note = tmp_path / "ray" / "ray_current_cluster"

@@ -1,7 +1,5 @@
 """Private names of Ray that the package uses."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

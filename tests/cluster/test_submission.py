@@ -1,7 +1,5 @@
 """The job that is made of a config: its command, its id, and no secrets."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess
@@ -106,9 +104,7 @@ def packed(job: Submission) -> set[str]:
         return set(zipfile.ZipFile(job.runtime_env(folder)["working_dir"]).namelist())
 
 
-def test_files_with_names_of_keys_and_untracked_files_stay_behind(
-    config: Path, checkout: Path
-) -> None:
+def test_files_with_names_of_keys_and_untracked_files_stay_behind(config, checkout) -> None:
     code = {"jobs/evaluate.py", "jobs/sweep.py", "ace_ray/util/secrets.py", "with blank.py"}
     keys = [".env", "prod.env", ".ssh/config", "server.pem", "sub/id_rsa", "secrets/prod.txt"]
     keys += ["X.PEM", "id_ecdsa", ".git-credentials", "a.pfx", "hf_token", ".kaggle/kaggle.json"]

@@ -1,7 +1,5 @@
 """Fixtures of whole runs: a config, and a run with the fake engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

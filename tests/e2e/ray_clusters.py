@@ -1,7 +1,5 @@
 """A real Ray cluster on this machine, with a token; nodes may join and end."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -6,8 +6,6 @@ makes the calls of its script, one an answer, and then says that it is done. The
 also writes the reply of StableToolBench's judge. Users keep the model's text.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

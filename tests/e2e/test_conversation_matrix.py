@@ -4,14 +4,11 @@ A cell is a benchmark with a mode, a candidate and its roles. One run serves the
 benchmarks. `scripted_parsers` makes the model's answers into calls.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +17,7 @@ import ace_ray
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.sources import materialize, resolve
 from ace_ray.util.subprocesses import module_command, module_environment
-from tests.conftest import ROOT, Cli
+from tests.conftest import ROOT
 from tests.e2e.ray_clusters import free_port
 from tests.e2e.smollm2 import ENGINE, MODEL, PLUGIN, SOURCE, TEMPLATE, conversation_calls
 from tests.faults.fault_runs import needs_vllm_and_smollm2
@@ -97,9 +94,7 @@ def benchmarks(mode: str, role: Any) -> list[Tree]:
 @pytest.mark.parametrize("role", ["same", "served", "endpoint"])
 @pytest.mark.parametrize("mode", ["native", "prompt"])
 @pytest.mark.parametrize("candidate", ["engine", "endpoint"])
-def test_conversations_go_on_after_calls(
-    tmp_path: Path, cli: Cli, server_url: str, candidate: str, mode: str, role: str
-) -> None:
+def test_conversations_go_on_after_calls(tmp_path, cli, server_url, candidate, mode, role) -> None:
     endpoint = {"url": server_url, "model": "smollm2", "api_key_env": None}
     roles: dict[str, Any] = {
         "same": "same",

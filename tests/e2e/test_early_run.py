@@ -1,7 +1,5 @@
 """A run stops when its comparison is decided, with the fake engine."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Engine workers come and go with the nodes of a real cluster while a run goes on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

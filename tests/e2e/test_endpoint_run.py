@@ -1,7 +1,5 @@
 """Whole runs of models behind a scripted OpenAI-compatible server."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator
@@ -85,9 +83,7 @@ def config(folder: Path, server: Scripted, *benchmarks: dict[str, Any], **change
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_three_benchmarks_call_tools(
-    cli: Any, invoke: Any, tmp_path: Path, server: Scripted
-) -> None:
+def test_three_benchmarks_call_tools(cli, invoke, tmp_path, server) -> None:
     server.answer = Answers()
     cached = {**STABLE, "cache_folder": str(tmp_path / "answers")}
     path = config(tmp_path, server, ACEBENCH, BFCL, cached, max_attempts=2)

@@ -1,7 +1,5 @@
 """Whole runs on S3 with the fake engine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,14 +1,10 @@
 """A benchmark in a local file goes through every command, with the fake engine."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.e2e.conftest import Evaluate
 
 ARITH = f"{Path(__file__).resolve().parents[2]}/examples/arith.py:Arith"
 
@@ -83,10 +79,9 @@ class Buggy(Benchmark):
         (60, "pass", "return entry.gold.strip()", 1),
         (5, "assert entry.id != '2', 'no two'", "pass", 75),
     ],
+    ids=["in run", "in check", "in one row"],
 )
-def test_a_bug_in_every_row_ends_the_run(
-    evaluate: Evaluate, tmp_path: Path, rows: int, run: str, check: str, code: int
-) -> None:
+def test_a_bug_in_every_row_ends_the_run(evaluate, tmp_path, rows, run, check, code) -> None:
     (tmp_path / "buggy.py").write_text(BUGGY.format(rows=rows, run=run, check=check))
     benchmark, attempts = {"name": f"{tmp_path}/buggy.py:Buggy"}, 3 if code == 1 else 1
     result = evaluate(code=code, benchmarks=[benchmark], max_attempts=attempts, workers="auto")

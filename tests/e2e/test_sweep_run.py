@@ -3,8 +3,6 @@
 Each checkpoint answers in its own words, so that a row shows whose weights wrote it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -81,9 +79,7 @@ class Sweeps:
             assert outputs == [f"[from_step_{step}()]"] * ROWS_OF_A_RUN
 
 
-def test_weights_that_cannot_be_swapped_cost_one_run(
-    tmp_path: Path, make_checkpoint: Callable[..., Path]
-) -> None:
+def test_weights_that_cannot_be_swapped_cost_one_run(tmp_path, make_checkpoint) -> None:
     sweeps = Sweeps(tmp_path, make_checkpoint)
     for step in (1, 3, 10):
         sweeps.save(step)
@@ -130,9 +126,7 @@ def test_weights_that_cannot_be_swapped_cost_one_run(
     assert before == {step: [row["started_at"] for row in sweeps.rows(step)] for step in steps}
 
 
-def test_a_killed_lane_is_started_again(
-    tmp_path: Path, make_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_killed_lane_is_started_again(tmp_path, make_checkpoint) -> None:
     sweeps = Sweeps(tmp_path, make_checkpoint)
     for step in (1, 2, 3):
         sweeps.save(step, delay_s=1.0 if step > 1 else 0.0)
@@ -147,9 +141,7 @@ def test_a_killed_lane_is_started_again(
     sweeps.check_outputs(1, 2, 3)
 
 
-def test_no_checkpoint_uses_up_the_time_of_the_others(
-    tmp_path: Path, make_checkpoint: Callable[..., Path]
-) -> None:
+def test_no_checkpoint_uses_up_the_time_of_the_others(tmp_path, make_checkpoint) -> None:
     sweeps = Sweeps(tmp_path, make_checkpoint)
     for step in (1, 2, 3):
         sweeps.save(step, delay_s=15.0)

@@ -1,12 +1,6 @@
 """The causes of waits in runs where they are planted, and the cost of the runs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-
-from tests.e2e.conftest import Evaluate
 
 BENCHMARK = """
 import asyncio, time
@@ -33,9 +27,7 @@ class Slow(Benchmark):
 @pytest.mark.ray
 @pytest.mark.nightly
 @pytest.mark.parametrize(("cause", "check_s", "last_s"), [("checker", 0.4, 0), ("tail", 0, 10)])
-def test_a_summary_says_why_engines_waited(
-    evaluate: Evaluate, tmp_path: Path, cause: str, check_s: float, last_s: float
-) -> None:
+def test_a_summary_says_why_engines_waited(evaluate, tmp_path, cause, check_s, last_s) -> None:
     text = BENCHMARK.replace("CHECK_S", str(check_s)).replace("LAST_S", str(last_s))
     (tmp_path / "slow.py").write_text(text)
     benchmark = {"name": f"{tmp_path}/slow.py:Slow"}

@@ -1,9 +1,8 @@
 """Early stopping: confidence sequences, decisions, units and their order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +10,9 @@ import pytest
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.results import Estimate, Score
+from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.betting import (
+    SHARES,
     Decision,
     Draws,
     Outcome,
@@ -78,6 +79,7 @@ def test_all_units_tell_the_difference_exactly() -> None:
         # The margin itself is not within.
         (110, 100, 0.01, Outcome.BETTER),
     ],
+    ids=["better", "worse", "equal", "equal without a margin", "difference of the margin"],
 )
 def test_outcomes(gained: int, lost: int, margin: float, outcome: Outcome | None) -> None:
     decision = decide(draws(population(gained, lost, 1000)), replace(RULE, margin=margin))
@@ -96,11 +98,16 @@ def test_a_decision_is_made_at_the_first_prefix_that_allows_it() -> None:
     rule = replace(RULE, min_units=100)
     assert decide(draws(np.ones(99), of=400), rule) is None
     assert decide(draws(np.ones(100), of=400), rule) == Decision(Outcome.BETTER, 100)
+    # At one draw, the margin and zero are passed.
+    assert decide(draws(np.array([0.5])), replace(RULE, margin=0.6)) == Decision(Outcome.BETTER, 1)
     close = draws(population(100, 100, 1000))
     assert decide(close, replace(RULE, margin=0.001)) == Decision(Outcome.WITHIN, 1000)
 
 
 def test_unsettled_units_keep_both_sides_open() -> None:
+    # Middles 0 and 0.5, and their mean for the remaining weight of 0.7.
+    few = Draws(np.array([-1.0, 0.0]), np.ones(2), np.array([0.1, 0.2]))
+    assert few.estimate == pytest.approx(0.2 * 0.5 + 0.7 * 0.25)
     values = population(300, 100, 1000)
     unknown = np.arange(1000) % 3 == 0
     lows, highs = np.where(unknown, -1.0, values), np.where(unknown, 1.0, values)
@@ -152,9 +159,7 @@ def headlined(value: Callable[[Mapping[str, Any]], float]) -> Benchmark:
 
 
 def by_category(summary: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: category["correct"]["accuracy"] for name, category in summary["categories"].items()
-    }
+    return {name: group["correct"]["accuracy"] for name, group in summary["categories"].items()}
 
 
 BALANCED = headlined(lambda summary: float(np.mean([*by_category(summary).values()])))
@@ -172,8 +177,14 @@ def test_weights_are_those_of_the_headline() -> None:
     balanced = order(BALANCED)
     small = ["/a/" in unit.name for unit in balanced.units]
     assert balanced.weights[small].sum() == pytest.approx(0.5)
+    rounded = [Unit(name, (Item((at,), 0.3), Item((9,), 0.0))) for at, name in enumerate("ab")]
+    few = Order(Simple, rounded, "correct")
+    assert (few.weights.tolist(), few.rows(1, weighed=True).tolist()) == ([0.5, 0.5], [1, 1])
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
         order(headlined(lambda summary: summary["rules"]["correct"]["accuracy"] ** 2))
+    row = scored_row("a", "a1", {"correct": Verdict(True)})
+    with pytest.raises(UserError, match="2, which is not between 0 and 1"):
+        value_of(type(headlined(lambda summary: 2.0)), iter([row]), "correct")
 
 
 def test_all_units_together_are_the_headline() -> None:
@@ -202,7 +213,5 @@ def test_all_units_together_are_the_headline() -> None:
     ("draws_so_far", "needed", "expected"),
     [(100, 0.2, 100), (100, 0.1, 308), (100, 0.0, 1000), (999, 0.01, 1000)],
 )
-def test_the_draws_to_decide_follow_from_the_width(
-    draws_so_far: int, needed: float, expected: int
-) -> None:
+def test_the_draws_to_decide_follow_from_the_width(draws_so_far, needed, expected) -> None:
     assert draws_to_decide(draws_so_far, 1000, 0.2, needed) == expected

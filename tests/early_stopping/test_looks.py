@@ -1,7 +1,5 @@
 """Early stopping: what the stored rows of a run and of its reference decide."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +118,16 @@ def test_row_without_a_verdict_may_be_right_or_wrong(pair: Pair) -> None:
     assert state["value"]["estimate"] == pytest.approx(0.25, abs=1e-3)
 
 
+def test_row_without_a_verdict_in_the_reference_may_be_right_or_wrong(pair: Pair) -> None:
+    theirs = rows_of(0)
+    pair.reference.put(unjudged(theirs[0], "quarantined", "KilledEngine"), *theirs[1:])
+    pair.run.put(*rows_of(4))
+    pair.run.put(*(fields | {"repeat": 1} for fields in rows_of(0)))
+    for _ in range(2):
+        assert sorted(pair.headline().differences) == [(0.0, 1.0), *[(1.0, 1.0)] * 3]
+        pair.run.put(*rows_of(0))  # settled values stay
+
+
 def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
     pair.reference.put(*rows_of(0))
     pair.run.put(*rows_of(0))
@@ -145,9 +153,7 @@ def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
         ({"benchmarks": [{"name": "acebench", "languages": ["zh"]}]}, "its entries of acebench"),
     ],
 )
-def test_run_of_other_rows_is_no_reference(
-    config_file: Callable[..., Path], tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_run_of_other_rows_is_no_reference(config_file, tmp_path, changes, message) -> None:
     reference = LocalStore(str(tmp_path / "other"))
     reference.put("run.json", as_json(make_manifest(planned(config_file), {})))
     early = {"reference": reference.root, "min_rows": 1}
@@ -162,9 +168,7 @@ def test_run_of_other_rows_is_no_reference(
         )
 
 
-def test_rules_and_order_may_not_change_after_a_look(
-    pair: Pair, config_file: Callable[..., Path]
-) -> None:
+def test_rules_and_order_may_not_change_after_a_look(pair, config_file) -> None:
     pair.looks.check_rules()  # before the first look
     pair.looks.record_look()
     pair.looks.check_rules()
@@ -179,9 +183,7 @@ def test_rules_and_order_may_not_change_after_a_look(
         pair.looks.check_rules()
 
 
-def test_reference_must_exist_and_be_another_run(
-    config_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_reference_must_exist_and_be_another_run(config_file, tmp_path) -> None:
     store = LocalStore(str(tmp_path / "own"))
     looks = EarlyStopper(planned(config_file, early={"reference": str(tmp_path / "no")}), store)
     looks.check_reference(must_exist=False)

@@ -1,7 +1,5 @@
 """A clock that is set back, and a process that is stopped when the time ends."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

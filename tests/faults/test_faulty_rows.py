@@ -1,9 +1,5 @@
 """Rows that fail, hang and crash their engines, each with its own end."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
@@ -21,9 +17,7 @@ QUARANTINED = (0, "quarantined", "EngineKilled")
         ("crash", (75, "infra_error", "KilledFromOutside"), "its process was killed"),
     ],
 )
-def test_only_the_row_that_ends_engines_is_quarantined(
-    make_run, fault: str, end: tuple[Any, ...], cause: str
-):
+def test_only_the_row_that_ends_engines_is_quarantined(make_run, fault, end, cause) -> None:
     run = make_run()
     run.write(engine={fault: {run.questions[6]: ""}, "delay_s": 0.2})
     if fault == "hang":

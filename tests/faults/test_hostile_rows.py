@@ -1,7 +1,5 @@
 """Outputs and prompts made to break things: each becomes a row, in bounded time and memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

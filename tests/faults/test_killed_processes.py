@@ -1,7 +1,5 @@
 """Processes of a run are killed, and every row is stored once."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

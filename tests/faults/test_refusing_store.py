@@ -1,7 +1,5 @@
 """A folder that refuses writes for a while, and a disk that is full."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from contextlib import suppress

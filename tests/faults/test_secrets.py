@@ -1,7 +1,5 @@
 """Keys come from the environment, and reach nothing that is written or printed."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Slow rows hold up their own blocks, not the engine."""
 
-from __future__ import annotations
-
 import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate

@@ -1,7 +1,5 @@
 """The driver is stopped and interrupted; the same command continues each time."""
 
-from __future__ import annotations
-
 import os
 import signal
 

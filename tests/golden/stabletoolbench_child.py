@@ -4,8 +4,6 @@
 upstream's reading, or ``{"crash": class}`` where it raises.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

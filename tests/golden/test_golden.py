@@ -3,8 +3,6 @@
 Each line of a file holds an entry's id, an answer that the script made, and upstream's verdict.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -20,16 +18,7 @@ from ace_ray.benchmarks.acebench.benchmark import check
 from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.data.loader import load as load_acebench
-from ace_ray.benchmarks.bfcl.categories import (
-    DEFAULT,
-    FORMAT_SENSITIVITY,
-    FORMS,
-    MEMORY,
-    MULTI_TURN,
-    SINGLE_TURN,
-    form_of,
-    language_of,
-)
+from ace_ray.benchmarks.bfcl import categories
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
@@ -115,12 +104,12 @@ def answer_of(row: Any, answer: Any) -> Answer:
     return Answer("", tuple(ToolCall(*pair) for call in answer for pair in call.items()))
 
 
-@pytest.mark.parametrize("category", SINGLE_TURN)
+@pytest.mark.parametrize("category", categories.SINGLE_TURN)
 def test_bfcl_answers_get_upstreams_verdict(bfcl: UpstreamPackage, category: str) -> None:
-    entries, forms = entries_of(bfcl, category), {str(form): form for form in FORMS}
+    entries, forms = entries_of(bfcl, category), {str(form): form for form in categories.FORMS}
     for row in rows("bfcl")[category]:
         entry = entries[row["id"]]
-        form = forms[row["form"]] if "form" in row else DEFAULT
+        form = forms[row["form"]] if "form" in row else categories.DEFAULT
         functions, answer = entry.data["function"], answer_of(row, row["answer"])
         verdicts = check_single(category, functions, entry.gold, answer, form)
         check_verdict(row, verdicts["official"])
@@ -143,7 +132,7 @@ def test_bfcl_answers_in_words_get_upstreams_verdict(bfcl: UpstreamPackage) -> N
         check_verdict(row, check_agentic(answers, golds[row["id"]])["official"])
 
 
-@pytest.mark.parametrize("category", MULTI_TURN)
+@pytest.mark.parametrize("category", categories.MULTI_TURN)
 def test_bfcl_conversations_get_upstreams_verdict(bfcl: UpstreamPackage, category: str) -> None:
     entries, docs, sources = entries_of(bfcl, category), function_docs(bfcl), tool_sources(bfcl)
     for row in rows("bfcl_multi_turn")[category]:
@@ -162,7 +151,7 @@ def shown_of(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterato
     """Yield what a model is shown of an entry, by what it is."""
     category, data = entry.category, entry.data
     question = data["question"][0]
-    if category in MULTI_TURN:
+    if category in categories.MULTI_TURN:
         held_out = data.get("missed_function", {})
         functions, later = split_functions(docs, data["involved_classes"], held_out)
         yield "messages", prompts.messages(question, functions)
@@ -173,17 +162,18 @@ def shown_of(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterato
             yield f"native-turn {turn}", prompts.more_functions(None)
             tools = tools + prompts.tools(more, hints=0)
             yield f"tools-in-turn {turn}", tools
-    elif category in (*SINGLE_TURN, FORMAT_SENSITIVITY):
-        language, hints = language_of(category), 2 if category == FORMAT_SENSITIVITY else 1
-        functions, form = data["function"], form_of(entry.id)
+    elif category in (*categories.SINGLE_TURN, categories.FORMAT_SENSITIVITY):
+        language = categories.language_of(category)
+        hints = 2 if category == categories.FORMAT_SENSITIVITY else 1
+        functions, form = data["function"], categories.form_of(entry.id)
         yield "messages", prompts.messages(question, functions, form, language, hints)
-        if category != FORMAT_SENSITIVITY:
+        if category != categories.FORMAT_SENSITIVITY:
             yield "tools", prompts.tools(functions, language)
     else:
         messages = add_system(prompts.texts.agentic, question)
         functions, _ = split_functions(docs, data["involved_classes"], {})
         yield "tools", prompts.tools(functions)
-        if category in MEMORY:
+        if category in categories.MEMORY:
             yield "messages", memory_messages(prompts, docs, category, data["scenario"], messages)
         else:
             yield "messages", prompts.messages(messages, functions)
@@ -206,7 +196,8 @@ def test_bfcl_prompts_and_tools_are_upstreams(bfcl: UpstreamPackage, category: s
         for entry in load(bfcl, [category])
         for kind, value in shown_of(prompts, docs, entry)
     ]
-    for scenario, conversations in prerequisites(bfcl).items() if category in MEMORY else ():
+    memories = prerequisites(bfcl) if category in categories.MEMORY else {}
+    for scenario, conversations in memories.items():
         for row in conversations:
             row_id = row["id"].replace("memory", category)
             value = memory_messages(prompts, docs, category, scenario, row["question"][0])
@@ -249,9 +240,7 @@ def test_tau2_prompts_and_tools_are_upstreams(tau2: Tau2, category: str) -> None
     if of_user := tau2._user_tools(CATEGORIES[category]):
         tools["user"] = of_user
     entries = [entry for entry in tau2.dataset() if entry.category == category]
-    messages = {
-        entry.id: [tau2._agent_system(entry), tau2._user_system(entry)] for entry in entries
-    }
+    messages = {task.id: [tau2._agent_system(task), tau2._user_system(task)] for task in entries}
     texts = tau2._policies[category], tau2._texts.greeting
     hashes = [sha(texts), sha(tools), sha(sorted(messages.items()))]
     (row,) = rows("tau2_prompts")[category]

@@ -7,8 +7,6 @@ docs/parity.md says where the copies of upstream and VENV come from; BFCL and ta
 packages. Only ids, the answers that this script makes, and verdicts are written.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random
@@ -67,9 +65,7 @@ def write(name: str, rows: Iterable[tuple[str, Row]], limit: int = PER_CATEGORY)
 def acebench() -> Iterable[tuple[str, Row]]:
     """Variations of the mini set's gold answers."""
     cases = [(entry, [*variations(entry, 120, SEED)]) for entry in load(MINI)]
-    answers = verdicts(
-        request(entry, [output for _, output in several]) for entry, several in cases
-    )
+    answers = verdicts(request(entry, [output for _, output in pairs]) for entry, pairs in cases)
     for (entry, several), results in zip(cases, answers, strict=True):
         for (_, output), verdict in zip(several, results, strict=True):
             assert compare.agrees(verdict, compare.ours(entry, output)), (entry, output, verdict)

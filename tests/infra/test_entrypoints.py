@@ -1,7 +1,5 @@
 """Commands and flags that the infrastructure and the documentation name exist."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

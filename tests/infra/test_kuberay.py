@@ -1,7 +1,5 @@
 """The Kubernetes manifests keep a run safe, resumable and valid."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Slurm script, with stand-ins for the commands of Slurm and Ray."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Runs and sweeps with summaries, as `evaluate` and `sweep` leave them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Exports: logs of Inspect, files of lm-eval, and evaluation results of the hub."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from datetime import UTC, datetime
@@ -190,9 +188,7 @@ def test_the_hub_file_has_headlines(invoke: Any, tmp_path: Path) -> None:
         ({"restricted": {"acebench": {"ids": ["x", "y"], "limit": 1}}}, "1 entries of 2 named ids"),
     ],
 )
-def test_the_hub_takes_no_partial_results(
-    invoke: Any, tmp_path: Path, changes: dict[str, Any], words: str
-) -> None:
+def test_the_hub_takes_no_partial_results(invoke, tmp_path, changes, words) -> None:
     rows = everything({}, of=1) if changes else block("en", "normal_atom_bool", 3, 4)
     folder = write_run(tmp_path / "run", rows, **changes)
     out = ("--output", tmp_path / "out")

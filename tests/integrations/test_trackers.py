@@ -1,7 +1,5 @@
 """Publications of runs and sweeps, what trackers hold, and trackers that fail."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -58,9 +56,7 @@ def test_the_config_is_flat_and_names_no_local_folder(tmp_path: Path) -> None:
     assert all(isinstance(value, str | int | float) for value in config.values())
 
 
-def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(
-    tmp_path: Path, log_lines: list[str]
-) -> None:
+def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(tmp_path, log_lines) -> None:
     sweep = sweep_of(tmp_path / "sweep", {200: full_rows(5), 100: full_rows(2)})
     publication = of(sweep)
     assert [point.step for point in publication.points] == [100, 200]
@@ -101,14 +97,7 @@ def test_a_foreign_sweep_names_no_folder_and_a_new_one_has_another_key(tmp_path:
         ("import time; time.sleep(600)", "not published: timed out after 8 s"),
     ],
 )
-def test_a_failed_tracker_is_one_warning(
-    config: RunConfig,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    log_lines: list[str],
-    code: str,
-    words: str,
-) -> None:
+def test_a_failed_tracker_is_one_warning(config, tmp_path, monkeypatch, log_lines, code, words):
     run = complete_run(tmp_path / "run")
     package = tmp_path / "site" / "tensorboard"
     package.mkdir(parents=True)
@@ -122,13 +111,7 @@ def test_a_failed_tracker_is_one_warning(
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
-def test_a_publication_is_logged(
-    config: RunConfig,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    log_lines: list[str],
-    level: str,
-) -> None:
+def test_a_publication_is_logged(config, tmp_path, monkeypatch, log_lines, level) -> None:
     """The log level of the run does not hide the lines of the tracker's process from it."""
     pytest.importorskip("tensorboard")
     monkeypatch.setenv("ACE_RAY_LOG_LEVEL", level)
@@ -137,9 +120,7 @@ def test_a_publication_is_logged(
     assert "published to tensorboard: " in line
 
 
-def test_evaluate_publishes_a_complete_run(
-    invoke: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluate_publishes_a_complete_run(invoke, config_file, tmp_path, monkeypatch) -> None:
     run = complete_run(tmp_path / "run")
     summary = {**json.loads((run / "summary.json").read_text()), "uri": str(run)}
     published: list[str] = []
@@ -151,9 +132,7 @@ def test_evaluate_publishes_a_complete_run(
         assert published == [str(run)] * (code == 0)
 
 
-def test_a_sweep_publishes_when_a_run_has_ended(
-    invoke: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_publishes_when_a_run_has_ended(invoke, config_file, tmp_path, monkeypatch) -> None:
     target = {"tracker": "tensorboard", "folder": str(tmp_path / "tb")}
     config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publish=[target])
     folder = tmp_path / "out" / "s"
@@ -173,24 +152,25 @@ def test_a_sweep_publishes_when_a_run_has_ended(
     assert published == [str(folder)] * 2, "when a run has ended, and at the end"
 
 
-def test_wrong_trackers_and_options_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ace_ray.integrations.trackers.find_spec", lambda module: None)
-    cases: list[tuple[str, dict[str, Any], str]] = [
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
         ("tensorbord", {}, "'tensorbord' is not a known tracker; one of mlflow,"),
         ("tensorboard", {"folder": "s3://b/p"}, "should be a folder of this machine"),
         ("wandb", {"projekt": "x"}, "unknown key 'projekt'; did you mean 'project'"),
         ("wandb", {"api_key": "abcdef0123456789"}, "looks like a secret"),
         ("mlflow", {}, "pip install 'ace-ray.mlflow.'"),
-    ]
-    for name, options, words in cases:
-        with pytest.raises(UserError, match=words) as error:
-            make_publisher(name, options, "publish.0")
-        assert "0123456789" not in str(error.value)
+    ],
+    ids=["name", "remote folder", "key", "secret", "not installed"],
+)
+def test_wrong_trackers_and_options_are_refused(monkeypatch, name, options, words) -> None:
+    monkeypatch.setattr("ace_ray.integrations.trackers.find_spec", lambda module: None)
+    with pytest.raises(UserError, match=words) as error:
+        make_publisher(name, options, "publish.0")
+    assert "0123456789" not in str(error.value)
 
 
-def test_publishing_is_checked_before_a_run_and_not_in_its_identity(
-    config: RunConfig, config_file: Any
-) -> None:
+def test_publishing_is_checked_before_a_run_and_not_in_its_identity(config, config_file) -> None:
     plain, tracked_plan = plan_run(load_config(str(config_file()))), plan_run(config)
     assert (tracked_plan.run_id, tracked_plan.identity) == (plain.run_id, plain.identity)
     unknown = load_config(str(config_file(publish=[{"tracker": "nowhere"}])))
@@ -240,9 +220,7 @@ def test_tensorboard_has_each_point_of_a_sweep_once_with_interval_and_formula(
 
 
 @pytest.mark.parametrize("kind", ["linked folder", "linked file", "file with two names"])
-def test_nothing_is_written_behind_a_link(
-    kind: str, invoke: Any, tmp_path: Path, folder: Path
-) -> None:
+def test_nothing_is_written_behind_a_link(kind, invoke, tmp_path, folder) -> None:
     sweep = sweep_of(tmp_path / "sweep", {100: full_rows(2)})
     sent(invoke, sweep, "tensorboard", f"folder={folder}")
     (file,) = folder.rglob("*tfevents*")

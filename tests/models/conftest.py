@@ -1,7 +1,5 @@
 """vLLM's renderers without an engine."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Prompts by a model's chat template, and reasoning in `<think>` blocks of answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -69,6 +67,10 @@ def test_a_template_cannot_leave_the_sandbox(model_folder: Make) -> None:
         chat = Chat.load(model_folder(template=template, name=f"m{number}"), {})
         with pytest.raises(PromptRefused, match=r"rejects these messages: ."):
             chat.render(MESSAGES)
+    # A stored run may have such a variable.
+    chat = Chat.load(model_folder(name="own"), {"chat_template": "{{ 1 }}"})
+    with pytest.raises(PromptRefused):
+        chat.render(MESSAGES)
 
 
 @needs_transformers
@@ -131,9 +133,7 @@ ONE_CALL = "{% if m.tool_calls | length > 1 %}{{ raise_exception('one at once') 
         ),
     ],
 )
-def test_a_template_for_episodes_shows_calls_and_results(
-    model_folder: Make, template: str, problem: str
-) -> None:
+def test_a_template_for_episodes_shows_calls_and_results(model_folder, template, problem) -> None:
     chat = Chat.load(model_folder(template=template), {})
     assert not chat.is_single_call or problem
     if not problem:
@@ -146,9 +146,7 @@ def test_a_template_for_episodes_shows_calls_and_results(
 
 
 @needs_transformers
-def test_an_answer_with_two_calls_is_divided_for_templates_of_single_calls(
-    model_folder: Make,
-) -> None:
+def test_an_answer_with_two_calls_is_divided_for_templates_of_single_calls(model_folder) -> None:
     chat = Chat.load(model_folder(template=HISTORY + ONE_CALL + CALLS + END), {})
     chat.require_tools("m", episodes=True)
     assert chat.is_single_call
@@ -156,9 +154,7 @@ def test_an_answer_with_two_calls_is_divided_for_templates_of_single_calls(
         {"id": name, "type": "function", "function": {"name": name, "arguments": {}}}
         for name in ("f", "g")
     ]
-    results = [
-        {"role": "tool", "tool_call_id": name, "content": f"result of {name}"} for name in "fg"
-    ]
+    results = [{"role": "tool", "tool_call_id": key, "content": f"result of {key}"} for key in "fg"]
     answer = {"role": "assistant", "content": "both", "tool_calls": calls}
     _, _, text = chat.render([answer, *results], TOOLS).partition("<|assistant|>")
     first, second = (f'<call>{{"name": "{name}", "arguments": {{}}}}' for name in "fg")

@@ -1,7 +1,5 @@
 """Checkpoints that are complete, damaged or hostile, and layouts of weights."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -133,6 +131,8 @@ def test_a_wrong_index_is_named(sharded: Path) -> None:
     for content in (b"", b"[]", b"\xff\xfe", b"[" * 100_000, *maps):
         (sharded / INDEX).write_bytes(content)
         refused(sharded, "is not an index of weights")
+    (sharded / INDEX).write_bytes(b"[" + b"[]," * 1_000_000 + b"[]]")
+    refused(sharded, "has more than 1000000 values")
     os.truncate(sharded / INDEX, (64 << 20) + 1)
     refused(sharded, "is larger than")
 
@@ -174,9 +174,7 @@ def test_weights_of_torch_are_checked_at_their_ends(tmp_path: Path) -> None:
     ],
     ids=["verl", "verl Megatron", "accelerate", "DCP", "DeepSpeed", "Megatron", "a model below"],
 )
-def test_weights_in_a_trainers_format_are_named_with_their_converter(
-    tmp_path: Path, path: str, words: str
-) -> None:
+def test_weights_in_a_trainers_format_are_named_with_their_converter(tmp_path, path, words) -> None:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_bytes(b"PK")
     (tmp_path / path).with_name("config.json").touch()
@@ -202,24 +200,24 @@ def test_a_file_that_is_not_there_is_named(folder: Path, name: str) -> None:
         assert why in refused(folder, re.escape(name))
 
 
-def test_a_prefix_of_s3_is_checked_as_a_folder_is(s3: Any, folder: Path) -> None:
-    store = S3Store(f"s3://{s3.bucket}/{folder.name}")
-    weights = (folder / "model.safetensors").read_bytes()
-    for name, content, why in (
-        ("model.safetensors", weights, ""),
-        ("model.safetensors", weights[:-1], "lies outside the file"),
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("model.safetensors", b"half", "lies outside the file"),
         ("model.safetensors", b"", "it is empty"),
         ("tokenizer.json", POINTER, "git-lfs pointer"),
         (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),
-    ):
-        store.put("model.safetensors", weights)
-        store.put(name, content)
-        if not why:
-            check_whole(store)
-            continue
-        with pytest.raises(UserError, match=why):
-            check_whole(store)
-        store.delete(name)
+    ],
+    ids=["truncated", "empty", "pointer", "index"],
+)
+def test_a_prefix_of_s3_is_checked_as_a_folder_is(s3, folder, name, content, why) -> None:
+    store = S3Store(f"s3://{s3.bucket}/{folder.name}")
+    weights = (folder / "model.safetensors").read_bytes()
+    store.put("model.safetensors", weights)
+    check_whole(store)
+    store.put(name, weights[:-1] if content == b"half" else content)
+    with pytest.raises(UserError, match=why):
+        check_whole(store)
 
 
 HEADERS: list[Any] = [

@@ -1,7 +1,5 @@
 """Requests to a chat completions server, and readings of its answers."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -114,22 +114,19 @@ def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
         return await model.chat([{"role": "user", "content": "a\ud800é"}], sampling)
 
     completion = ask(server, talk)
-    assert (completion.text, completion.finish_reason, completion.model) == (
-        "hi",
-        "stop",
-        "m-2026-01-01",
-    )
+    assert (completion.text, completion.finish_reason) == ("hi", "stop")
+    assert completion.model == "m-2026-01-01"
     assert (completion.prompt_tokens, completion.completion_tokens) == (7, 3)
     assert completion.seconds > 0
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
-    drawn = {
+    drawn: dict[str, Any] = {
         "max_tokens": 9,
         "temperature": 0.5,
         "top_p": 0.9,
         "top_k": 4,
         "seed": 3,
-        "stop": ["x"],
     }
+    drawn |= {"stop": ["x"]}
     messages = [{"role": "user", "content": "a?é"}]
     assert server.bodies[0] == {"model": "m", "messages": messages, **drawn}
     server = Endpoint(ANSWER)
@@ -220,29 +217,31 @@ def test_answers_without_end_and_silence_are_cut_off(monkeypatch: pytest.MonkeyP
         ask(Endpoint(hang), timeout_s=0.05, max_retries=1)
 
 
-def test_a_refusal_is_one_short_line_without_the_key() -> None:
-    wrong_key = f"Incorrect key\nprovided: {KEY}"
-    cases: list[tuple[Step, dict[str, Any], str]] = [
-        (refusal(401, wrong_key), {}, "the key in OPENAI_API_KEY: HTTP 401"),
-        (refusal(403, wrong_key), {}, "Incorrect key provided: ***"),
-        (
-            step_of(status=401),
-            {"api_key_env": None},
-            "does not accept requests without a key: HTTP",
-        ),
+WRONG_KEY = f"Incorrect key\nprovided: {KEY}"
+NO_KEY = {"api_key_env": None}
+
+
+@pytest.mark.parametrize(
+    ("step", "config", "line"),
+    [
+        (refusal(401, WRONG_KEY), {}, "the key in OPENAI_API_KEY: HTTP 401"),
+        (refusal(403, WRONG_KEY), {}, "Incorrect key provided: ***"),
+        (step_of(status=401), NO_KEY, "does not accept requests without a key: HTTP"),
         (refusal(400, "unknown parameter\n" * 1000), {}, "rejects the request: HTTP 400: unknown"),
         (step_of(status=307, headers={"Location": "http://127.0.0.1:1/"}), {}, "HTTP 307"),
-    ]
-    for step, config, line in cases:
-        server = Endpoint(step)
-        with pytest.raises(EndpointRefused) as caught:
-            ask(server, **config)
-        text = str(caught.value)
-        assert line in text
-        assert KEY not in text
-        assert "\n" not in text
-        assert len(text) < 400
-        assert len(server.bodies) == 1
+    ],
+    ids=["wrong key", "forbidden", "no key", "long refusal", "redirect"],
+)
+def test_a_refusal_is_one_short_line_without_the_key(step, config, line) -> None:
+    server = Endpoint(step)
+    with pytest.raises(EndpointRefused) as caught:
+        ask(server, **config)
+    text = str(caught.value)
+    assert line in text
+    assert KEY not in text
+    assert "\n" not in text
+    assert len(text) < 400
+    assert len(server.bodies) == 1
 
 
 def test_no_part_of_an_answer_repeats_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,17 +342,19 @@ def test_a_schema_is_sent_unless_the_config_removes_it() -> None:
     assert not any("response_format" in body for body in server.bodies)
 
 
-def test_a_refused_schema_is_left_out_and_reported() -> None:
-    for status, why, again in (
-        (422, "Invalid JSON Schema", False),
-        # Refusals of something else than schemas.
-        (413, "payload too large", True),
-        (403, "schema: forbidden", True),
-    ):
-        server = Endpoint(refusal(status, why), ANSWER)
-        first, second = ask(server, twice)
-        assert why in first
-        assert second == ("" if again else first)
-        assert ["response_format" in body for body in server.bodies] == [True, False, again]
-        with pytest.raises(EndpointRefused, match=why):
-            ask(Endpoint(refusal(status, why)), twice)
+@pytest.mark.parametrize(
+    ("status", "why", "again"),
+    [
+        pytest.param(422, "Invalid JSON Schema", False, id="schema"),
+        pytest.param(413, "payload too large", True, id="size"),
+        pytest.param(403, "schema: forbidden", True, id="permission"),
+    ],
+)
+def test_a_refused_schema_is_left_out_and_reported(status: int, why: str, again: bool) -> None:
+    server = Endpoint(refusal(status, why), ANSWER)
+    first, second = ask(server, twice)
+    assert why in first
+    assert second == ("" if again else first)
+    assert ["response_format" in body for body in server.bodies] == [True, False, again]
+    with pytest.raises(EndpointRefused, match=why):
+        ask(Endpoint(refusal(status, why)), twice)

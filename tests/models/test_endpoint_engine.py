@@ -1,7 +1,5 @@
 """The candidate behind an endpoint: checks of its config, and one question before a run."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ gpt-oss's vocabulary is the real one, from its wheel. The others are toys that h
 marks as tokens, with templates of our own that show its marks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from collections.abc import Callable, Mapping
@@ -235,9 +233,7 @@ def test_the_family_of_a_template_is_found() -> None:
 
 
 @pytest.mark.nightly
-def test_gpt_oss_with_its_own_vocabulary(
-    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpt_oss_with_its_own_vocabulary(make_renderer: Make, monkeypatch) -> None:
     monkeypatch.delenv("VLLM_SYSTEM_START_DATE", raising=False)
     from vllm.entrypoints.openai.parser.harmony_utils import get_encoding
 

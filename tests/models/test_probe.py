@@ -1,10 +1,9 @@
 """The check of swapped weights, on an engine that answers from a script."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -95,35 +94,41 @@ def test_equal_weights_prove_nothing_about_a_swap(swap: Swap) -> None:
         swap(["c", "c again", "a"], OLD, OLD, moved(OLD, 1e-6), **truths)
 
 
-def test_a_failed_swap_is_noticed(swap: Swap) -> None:
-    unchanged = "the weights changed, but the engine's logprobs did not"
-    cases: list[tuple[list[Any], dict[str, Any], str]] = [
-        ([OLD, OLD], {}, unchanged),
-        ([OLD, NEW, NEW], {}, unchanged),
-        # A part of the weights was taken, another was not.
+UNCHANGED = "the weights changed, but the engine's logprobs did not"
+
+
+@pytest.mark.parametrize(
+    ("answers", "truths", "why"),
+    [
+        ([OLD, OLD], {}, UNCHANGED),
+        ([OLD, NEW, NEW], {}, UNCHANGED),
         ([OLD, [NEW[0], OLD[1]]], {}, r"0\.167 nats per token .* was 0\.000 from"),
         ([OLD, moved(OLD, 1e-6)], {"b": OLD}, "weight-swap check inconclusive"),
         ([OLD, NEW], {"prepared": "c", "c": NEWER}, "no reference"),
         ([OLD, NEW], {"b": NAN}, "nan nats per token"),
         ([NAN, NEW], {}, "not finite"),
         ([OLD, NEW, NAN], {}, "not finite"),
-    ]
-    for answers, truths, why in cases:
-        with pytest.raises(ProbeFailed, match=why):
-            swap(["a", "b", "c"][: len(answers)], *answers, **truths)
+    ],
+    ids=["first", "second", "part of the weights", "small change", "no reference",
+         "reference not finite", "first not finite", "last not finite"],
+)  # fmt: skip
+def test_a_failed_swap_is_noticed(swap: Swap, answers: Any, truths: Any, why: str) -> None:
+    with pytest.raises(ProbeFailed, match=why):
+        swap(["a", "b", "c"][: len(answers)], *answers, **truths)
 
 
-def test_the_distance_before_a_swap_bounds_the_distance_after_it(swap: Swap) -> None:
-    for before, after, fine in (
-        (0.0, 0.9 * FLOOR, True),
-        (0.0, 1.1 * FLOOR, False),
-        (-FLOOR, -0.9 * SLACK * FLOOR, True),
-        (FLOOR, 1.1 * SLACK * FLOOR, False),
-        (FLOOR / SLACK / 2, 1.1 * FLOOR, False),
-    ):
-        truths = {"a": moved(OLD, before), "b": moved(NEW, after)}
-        if fine:
-            assert swap(["a", "b"], OLD, NEW, **truths)[0]
-            continue
-        with pytest.raises(ProbeFailed, match="from the new weights' reference"):
-            swap(["a", "b"], OLD, NEW, **truths)
+@pytest.mark.parametrize(
+    ("before", "after", "fine"),
+    [
+        pytest.param(0.0, 0.9 * FLOOR, True, id="below the floor"),
+        pytest.param(0.0, 1.1 * FLOOR, False, id="above the floor"),
+        pytest.param(-FLOOR, -0.9 * SLACK * FLOOR, True, id="below the slack"),
+        pytest.param(FLOOR, 1.1 * SLACK * FLOOR, False, id="above the slack"),
+        pytest.param(FLOOR / SLACK / 2, 1.1 * FLOOR, False, id="small before"),
+    ],
+)
+def test_the_distance_before_a_swap_bounds_the_distance_after_it(swap, before, after, fine) -> None:
+    truths = {"a": moved(OLD, before), "b": moved(NEW, after)}
+    failure = pytest.raises(ProbeFailed, match="from the new weights' reference")
+    with nullcontext() if fine else failure:
+        assert swap(["a", "b"], OLD, NEW, **truths)[0]

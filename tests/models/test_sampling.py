@@ -1,7 +1,5 @@
 """Sampling parameters of vLLM and OpenAI, and a model's own recommendations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +28,7 @@ EVERY = validate_tree(
 
 
 def test_vllm_and_endpoints_get_the_same_parameters() -> None:
-    assert vllm_arguments(EVERY, room=10) == OWN | COMMON | {"max_tokens": 10}
+    assert sampling.vllm_arguments(EVERY, room=10) == OWN | COMMON | {"max_tokens": 10}
     schema = {"name": "answer", "schema": SCHEMA}
     assert request_fields(EVERY.with_schema(SCHEMA)) == OWN | COMMON | {
         "max_tokens": 30,
@@ -40,9 +38,9 @@ def test_vllm_and_endpoints_get_the_same_parameters() -> None:
     # Greedy decoding has no seed, and defaults are not sent.
     greedy = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 1200}
     unset = {"top_k": 0, "seed": None, "stop": None}
-    assert vllm_arguments(Sampling(seed=4), room=5000) == {**greedy, **unset}
-    assert request_fields(Sampling()) == greedy
-    assert request_fields(Sampling(temperature=0.7, seed=0))["seed"] == 0
+    assert sampling.vllm_arguments(Sampling(seed=4), room=5000) == {**greedy, **unset}
+    assert sampling.request_fields(Sampling()) == greedy
+    assert sampling.request_fields(Sampling(temperature=0.7, seed=0))["seed"] == 0
 
 
 def test_vllm_takes_all_of_them(vllm: Any) -> None:
@@ -141,7 +139,5 @@ def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
     check_budget(SamplingConfig(), {}, "auto", location="")
     config = validate_tree(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
-    with pytest.raises(
-        UserError, match=r"^sampling.reasoning_effort: is also set in model.chat_te"
-    ):
-        check_sampling(config, model, location="sampling")
+    with pytest.raises(UserError, match=r"^sampling.reasoning_effort: is also set in model.chat"):
+        sampling.check_sampling(config, model, location="sampling")

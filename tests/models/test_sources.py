@@ -1,7 +1,5 @@
 """Sources of weights: pinned by content, fetched once, and their sizes."""
 
-from __future__ import annotations
-
 import struct
 import sys
 from collections.abc import Callable
@@ -31,9 +29,7 @@ def folders(cache: Path) -> list[Path]:
     return [path for path in (cache / "models").iterdir() if path.is_dir()]
 
 
-def test_a_folder_is_pinned_by_its_content(
-    model_folder: Make, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_pinned_by_its_content(model_folder, cache, monkeypatch) -> None:
     folder = model_folder(weights=b"one", name="my-model")
     ref = resolve(str(folder), None)
     assert (ref.kind, ref.location, ref.name) == ("folder", str(folder), "my-model")
@@ -104,9 +100,7 @@ def test_a_gguf_file_is_known_by_its_magic_and_converted_once(
 
 
 @pytest.mark.nightly
-def test_an_s3_prefix_is_fetched_once_and_has_a_size(
-    tmp_path: Path, make_checkpoint: Make, s3: Any, cache: Path
-) -> None:
+def test_an_s3_prefix_is_fetched_once_and_has_a_size(tmp_path, make_checkpoint, s3, cache) -> None:
     folder = make_checkpoint(tmp_path / "m", 1.0, 2.0, 3.0)
     weights = folder / "model.safetensors"
     size, content = weights.stat().st_size, {p.name: p.read_bytes() for p in folder.iterdir()}
@@ -129,9 +123,7 @@ def test_an_s3_prefix_is_fetched_once_and_has_a_size(
     assert size_of(ModelRef("x", "fake", "x", "r")) is None
 
 
-def test_a_prefix_that_is_rewritten_is_not_mixed(
-    model_folder: Make, s3: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prefix_that_is_rewritten_is_not_mixed(model_folder, s3, cache, monkeypatch) -> None:
     ref = upload(s3, model_folder(), "models/torn")
     download = S3Store.download
 

@@ -1,7 +1,5 @@
 """Root causes of failed engine starts, and the phases of a start, from the output of vLLM."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -45,9 +43,7 @@ CASES = {
     "in mixed lines": ("".join(map("".join, zip(*MIXED, strict=True))), "ValueError: one"),
     "raised while another was handled": (
         logged("EngineCore", *TRACE, "KeyError: 'x'", "", HANDLING, "", *TRACE)
-        + logged(
-            "EngineCore", "ValueError: unknown", "", DIRECT, "", *TRACE, "OSError: a follower"
-        ),
+        + logged("EngineCore", "ValueError: unknown", "", DIRECT, "", *TRACE, "OSError: follower"),
         "ValueError: unknown",
     ),
     "of several lines": (
@@ -101,9 +97,7 @@ def run(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_output_of_a_failed_start_is_passed_on_and_names_the_cause(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_output_of_a_failed_start_is_passed_on_and_names_the_cause(capfd, monkeypatch) -> None:
     def fail(code: str) -> str:
         try:
             with capture_start():

@@ -1,7 +1,5 @@
 """vLLM's tool parsers on hostile answers, in bounded time."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import defaultdict
@@ -85,7 +83,9 @@ def test_a_text_that_takes_cubic_time_is_not_parsed(name: str, start: str, unit:
     # The longest that is parsed; a text of 31,000 characters took 5.6 s.
     longest = start + unit * (MARKED_CHARS[name][1] // len(unit) - 3)
     before = time.thread_time()
-    refused, answer, _ = read(name, hostile, plain, longest)
+    over, long = longest + unit * 4, "plain " * 11_000
+    refused, answer, _, *too_long = read(name, hostile, plain, longest, over, long)
     assert refused == ToolAnswer(hostile, error="TooLong")
+    assert too_long == [ToolAnswer(text, error="TooLong") for text in (over, long)]
     assert answer == ToolAnswer(plain)
     assert time.thread_time() - before < 30

@@ -1,7 +1,5 @@
 """The cache of fetched weights: folders that are not in use make room for others."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -9,8 +9,6 @@ Upstream runs in a process of its own (`bfcl_child`), which evaluates operations
 at most. Prints counts as a Markdown table, then differences; exit code 1 when there is any.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random
@@ -24,14 +22,7 @@ from official import answers_of
 from report import Found
 from variations import Calls
 
-from ace_ray.benchmarks.bfcl.categories import (
-    DEFAULT,
-    FORMS,
-    RELEVANCE,
-    SINGLE_TURN,
-    Form,
-    language_of,
-)
+from ace_ray.benchmarks.bfcl import categories
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.decode import executable_calls
@@ -47,7 +38,7 @@ class Case(NamedTuple):
 
     kind: str
     entry: Entry
-    form: Form
+    form: categories.Form
     native: bool
     sent: Any
     answers: list[Answer]
@@ -56,7 +47,7 @@ class Case(NamedTuple):
 def entries(package: Path) -> list[Entry]:
     """Return all single-turn entries as upstream publishes them."""
     entry_list = []
-    for category in SINGLE_TURN:
+    for category in categories.SINGLE_TURN:
         golds = rows_of(package / f"data/possible_answer/BFCL_v4_{category}.json")
         for index, row in enumerate(rows_of(package / f"data/BFCL_v4_{category}.json")):
             gold = golds[index]["ground_truth"] if golds else None
@@ -76,7 +67,7 @@ def cases(package: Path, count: int, seed: int) -> Iterator[Case]:
     answered = [entry for entry in everything if entry.gold]
     for entry in answered:
         yield case_of(entry, rng, changes=0)
-    scripts = [entry for entry in everything if language_of(entry.category) != "python"]
+    scripts = [entry for entry in everything if categories.language_of(entry.category) != "python"]
     parallel = [entry for entry in everything if "parallel" in entry.category]
     for _ in range(max(0, count - len(answered))):
         kind = rng.random()
@@ -93,7 +84,7 @@ def noise(package: Path, count: int, seed: int) -> Iterator[Case]:
     rng = random.Random(f"noise {seed}")
     everything = entries(package)
     by_language = [
-        [entry for entry in everything if language_of(entry.category) == language]
+        [entry for entry in everything if categories.language_of(entry.category) == language]
         for language in ("python", "java", "javascript")
     ]
     for number in range(count):
@@ -111,22 +102,22 @@ def _calls(entry: Entry, rng: random.Random, changes: int) -> Calls:
         params = list(function["parameters"]["properties"])[:3]
         calls = [(function["name"], [(param, rng.choice([1, "x", True])) for param in params])]
     for _ in range(changes):
-        calls = vary.changed(calls, rng, language_of(entry.category), entry)
+        calls = vary.changed(calls, rng, categories.language_of(entry.category), entry)
     return calls
 
 
 def case_of(entry: Entry, rng: random.Random, changes: int, *, noise: bool = False) -> Case:
     """Make a case of an entry, with some changes to the calls of its gold answer."""
-    language = language_of(entry.category)
+    language = categories.language_of(entry.category)
     calls = _calls(entry, rng, changes)
     if changes and not noise and rng.random() < 0.12:
         return native_case(entry, rng, calls)
-    form = DEFAULT
+    form = categories.DEFAULT
     if language != "python":
         text = vary.script_text(calls, language)[:8_000]  # longer ones are `decoder_failed` here
     else:
-        if changes and rng.random() < 0.3 and entry.category not in RELEVANCE:
-            form = rng.choice(FORMS)
+        if changes and rng.random() < 0.3 and entry.category not in categories.RELEVANCE:
+            form = rng.choice(categories.FORMS)
         if form.returned == "json":
             text = vary.json_text(calls, rng)
         elif form.returned == "python":
@@ -135,7 +126,7 @@ def case_of(entry: Entry, rng: random.Random, changes: int, *, noise: bool = Fal
             text = vary.xml_text(calls, rng, verbose=form.returned == "verbose_xml")
         if form.tagged and rng.random() < 0.9:
             text = f"<TOOLCALL>{text}</TOOLCALL>"
-    kind = entry.category if form is DEFAULT else f"form {form.returned}"
+    kind = entry.category if form is categories.DEFAULT else f"form {form.returned}"
     if noise:
         text, kind = vary.noisy(text, rng, language), f"{kind}, noise"
     while changes and rng.random() < 0.3:
@@ -146,7 +137,7 @@ def case_of(entry: Entry, rng: random.Random, changes: int, *, noise: bool = Fal
 def native_case(entry: Entry, rng: random.Random, calls: Calls) -> Case:
     if rng.random() < 0.1:
         text = rng.choice(["", "I cannot.", "f(a=1)", "[]"])
-        return Case("native", entry, DEFAULT, True, text, [Answer(text, ())])
+        return Case("native", entry, categories.DEFAULT, True, text, [Answer(text, ())])
     tool_calls = []
     for name, args in calls:
         arguments = json.dumps({key: vary.jsonable(value) for key, value in args})
@@ -156,7 +147,7 @@ def native_case(entry: Entry, rng: random.Random, calls: Calls) -> Case:
             ToolCall(name.replace(".", "_") if rng.random() < 0.95 else name, arguments)
         )
     sent = [{call.name: call.arguments} for call in tool_calls]
-    return Case("native", entry, DEFAULT, True, sent, [Answer("", tuple(tool_calls))])
+    return Case("native", entry, categories.DEFAULT, True, sent, [Answer("", tuple(tool_calls))])
 
 
 def _executable(entry: Entry, rng: random.Random, *, noise: bool = False) -> Case:
@@ -171,7 +162,7 @@ def _executable(entry: Entry, rng: random.Random, *, noise: bool = False) -> Cas
     elif rng.random() < 0.4:
         text = vary.changed_text(text, rng)
     kind = "executable, noise" if noise else "executable"
-    return Case(kind, entry, DEFAULT, False, text, [Answer(text)])
+    return Case(kind, entry, categories.DEFAULT, False, text, [Answer(text)])
 
 
 def upstream(package: Path, python: Path, cases: list[Case]) -> list[Any]:
@@ -181,7 +172,7 @@ def upstream(package: Path, python: Path, cases: list[Case]) -> list[Any]:
 
 
 def _line(case: Case) -> dict[str, Any]:
-    language = language_of(case.entry.category)
+    language = categories.language_of(case.entry.category)
     form = {"form": case.form.returned if language == "python" else language}
     # Format sensitivity is dispatched by the original id, which names its category.
     about = {"id": case.entry.id, "category": case.entry.category, "language": language, **form}

@@ -6,8 +6,6 @@ Upstream evaluates the texts of the cases in a process of its own (`bfcl_child`)
 and calls of tools only.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -6,8 +6,6 @@
 type}}``, "" for a valid answer. Upstream executes the folder's answers: give it none of a model.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import sys

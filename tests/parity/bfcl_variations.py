@@ -1,7 +1,5 @@
 """Variations of the gold answers of BFCL: values, arguments, calls, texts, and noise in texts."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

@@ -4,8 +4,6 @@
 prints the counts as a Markdown table, then what differs; exit code 1 when anything does.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable

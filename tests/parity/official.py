@@ -3,8 +3,6 @@
 The environment variable ``ACEBENCH_OFFICIAL`` names the clone. Nothing of it is imported here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -6,8 +6,6 @@ folder. In: ``{"language", "category", "row", "gold", "outputs"}``. Out: one ite
 evaluator raises; ``{"refused": node}`` where it was about to evaluate more than literals.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import json

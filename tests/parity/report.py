@@ -1,7 +1,5 @@
 """Counts of a comparison and what differed in it, for the scripts of this folder."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Calls, conversations and scripts of episodes near the gold paths of tau2's tasks."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ missing. Prints counts as a Markdown table; exit code 1 on any difference. Where
 evaluation raises, its run of the task fails; ours has to call the episode invalid.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -4,8 +4,6 @@ Skipped without a copy of bfcl-eval (``BFCL_DATA``, or the installed one); singl
 without ``BFCL_PYTHON``, a Python that has what upstream's decoders import (docs/parity.md).
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

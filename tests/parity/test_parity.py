@@ -3,8 +3,6 @@
 Skipped without one; docs/parity.md has the commands for more.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import compare

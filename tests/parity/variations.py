@@ -5,8 +5,6 @@ operations, so only operations on literals are put in. Where quotes go, a gold t
 operation on names (``Paris - London``); the child process refuses to run it.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

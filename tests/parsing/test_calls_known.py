@@ -1,7 +1,5 @@
 """Readers of the formats in which models are known to write calls, and values of XML parameters."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -135,22 +133,34 @@ TEXTS: list[dict[str, Any]] = [
     {"const": "12139"},
     {"$ref": "#/$defs/Nothing"},
 ]
-VALUES: list[tuple[str, Any, Any]] = [
-    ("5", {"$ref": "#/$defs/Loop"}, 5),
-    ("5", {"enum": [1, 5]}, 5),
-    ("3.0", {"type": "integer"}, 3),
-    ("5", {"$ref": "other.json#/a"}, "5"),
-    ("5", True, "5"),
-    ("null", {"type": "string", "nullable": True}, None),
-    ("1e999", {"type": "number"}, "1e999"),
-    ("[1e999]", {"type": "array"}, "[1e999]"),
-]
 
 
-def test_values_get_the_types_of_the_schema() -> None:
-    for schema in TEXTS:  # a text, but no number
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("5", {"$ref": "#/$defs/Loop"}, 5),
+        ("5", {"enum": [1, 5]}, 5),
+        ("3.0", {"type": "integer"}, 3),
+        ("5", {"$ref": "other.json#/a"}, "5"),
+        ("5", True, "5"),
+        ("null", {"type": "string", "nullable": True}, None),
+        ("1e999", {"type": "number"}, "1e999"),
+        ("[1e999]", {"type": "array"}, "[1e999]"),
+    ],
+    ids=["loop", "enum", "integer", "other file", "any", "null", "infinity", "list"],
+)
+def test_values_get_the_types_of_the_schema(text: str, schema: Any, value: Any) -> None:
+    parsed = read(text, schema)
+    assert (parsed, type(parsed)) == (value, type(value))
+
+
+def test_digits_of_a_text_are_no_number() -> None:
+    for schema in TEXTS:
         assert read("12139", schema) == "12139"
         assert read("[1]", schema) == "[1]"
+
+
+def test_odd_parameters_of_a_tool_are_read() -> None:
     odd: Any
     for odd in (None, [], {"properties": None}, {"properties": {"a": None}}):
         tool = {"type": "function", "function": {"name": "f", "parameters": odd}}

@@ -1,7 +1,5 @@
 """Operations on numbers and strings: computed as Python computes them, or refused."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest
@@ -20,7 +18,7 @@ RAISES = [
     "+".join(["f()"] * 6_000)[:-3],
 ]  # fmt: skip
 REFUSED = [
-    "'a' * 1000000000", "9 ** 9 ** 9", "1 << (10 ** 10)", "2**99999 * 2**99999",
+    "'a' * 1000000000", "'a' * 100_001", "9 ** 9 ** 9", "1 << (10 ** 10)", "2**99999 * 2**99999",
     "(1 << 100_000) + 1", "+".join(["2**99999 // 3**31000"] * 250), "'%s' % 1", "[1] + [2]",
     "[0] * 10**9", "print(1) + 1", "print(1) + x", "'a'.upper() + 'b'", "1 + (2 > 1)",
     "1 + [y for y in 'a']", "1 + (lambda: 2)()", "{'a': 1} | {}", "'a' + f'{1}'", "None + 1",

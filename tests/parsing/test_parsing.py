@@ -1,12 +1,11 @@
 """Model text to calls: the parser and its bounds."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
 import pytest
 
+from ace_ray.parsing import syntax
 from ace_ray.parsing.literals import Call, parse_calls, render
 from ace_ray.parsing.syntax import MAX_CHARS, MAX_CODE, MAX_DEPTH, MAX_DIGITS, NotCalls
 
@@ -54,6 +53,8 @@ def test_names_may_be_dotted_and_calls_may_be_many() -> None:
 
 
 def test_bounds_are_exact_and_ignore_strings_and_comments() -> None:
+    with pytest.raises(NotCalls, match="longer than 3"):
+        syntax.bounded_json("[12]", 3)
     deep = "[" * (MAX_DEPTH - 2) + "]" * (MAX_DEPTH - 2)
     assert parse_calls(f"[F(a={deep})]")
     with pytest.raises(NotCalls, match=f"more than {MAX_DEPTH}"):

@@ -1,7 +1,5 @@
 """Rows, plans and run folders as `evaluate` makes them, without an engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,10 +1,7 @@
 """When a run must end, and which rows can still end in time."""
 
-from __future__ import annotations
-
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -34,9 +31,7 @@ def unix_times(environment: dict[str, str]) -> dict[str, str]:
         ("auto", {"ACE_RAY_END_TIME": "5000.5"}, 4940.5),
     ],
 )
-def test_a_run_ends_before_its_limit_and_before_the_end_of_its_job(
-    limit: str | None, environment: dict[str, str], end: float | None
-) -> None:
+def test_a_run_ends_before_its_limit_and_before_the_end_of_its_job(limit, environment, end) -> None:
     assert rows_end_at(limit, 1000.0, unix_times(environment)) == pytest.approx(end, abs=0.1)
 
 
@@ -53,9 +48,7 @@ def test_an_end_that_is_not_a_unix_time_is_refused(value: str) -> None:
         rows_end_at("1h", 1000.0, {"ACE_RAY_END_TIME": value})
 
 
-def test_a_job_that_has_ended_refuses_only_runs_with_rows_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_has_ended_refuses_only_runs_with_rows_left(tmp_path, monkeypatch) -> None:
     config = planned_run(tmp_path / "run", ModelRef("fake", "fake", "fake", "fake")).config
     monkeypatch.setenv("ACE_RAY_END_TIME", "1700000000")
     monkeypatch.setattr(connection, "connect_early", lambda: pytest.fail("Ray was started"))
@@ -66,9 +59,7 @@ def test_a_job_that_has_ended_refuses_only_runs_with_rows_left(
     assert (code, summary["scored"]) == (COMPLETE, 8)
 
 
-def test_a_run_stops_at_its_limit_before_ray_is_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_stops_at_its_limit_before_ray_is_up(tmp_path, monkeypatch) -> None:
     run = planned_run(tmp_path / "run", ModelRef("fake", "fake", "fake", "fake"))
     config = run.config.model_copy(update={"time_limit": "60s"})
     up = threading.Event()

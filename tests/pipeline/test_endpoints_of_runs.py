@@ -1,7 +1,5 @@
 """The S3 service that requests are signed for is named by the command, never by a stored run."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable
@@ -43,9 +41,7 @@ def test_requests_go_where_the_command_says_and_not_where_a_run_says(
 
 
 @pytest.mark.parametrize("url", ["http://me:pw-1234567@h", "http://h/?token=abc", "ftp://h", "h"])
-def test_an_address_with_a_secret_or_without_http_is_refused(
-    url: str, invoke: Callable[..., Any]
-) -> None:
+def test_an_address_with_a_secret_or_without_http_is_refused(url, invoke) -> None:
     result = invoke("score", "s3://b/run", "--endpoint-url", url)
     assert result.code == 2
     assert "pw-1234567" not in result.stderr

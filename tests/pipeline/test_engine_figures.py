@@ -1,7 +1,5 @@
 """Figures of the engine, from a call to the row and the summary."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ace_ray.pipeline.summary import summarize

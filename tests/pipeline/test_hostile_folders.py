@@ -1,7 +1,5 @@
 """Run folders made to do harm: every command ends in one line and an exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -124,9 +122,7 @@ def ends_in_a_line(result: Any) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", MUTATIONS)
-def test_hostile_run_ends_in_a_line(
-    kind: str, tmp_path: Path, invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_run_ends_in_a_line(kind, tmp_path, invoke, monkeypatch) -> None:
     monkeypatch.setattr(lease, "TTL_S", 0.2)
     sound = sound_run(tmp_path / "sound")
     for number, mutate in enumerate(MUTATIONS[kind]):

@@ -1,7 +1,5 @@
 """No command writes or deletes behind a link below the folder that it names."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,9 +42,7 @@ def links(written: set[str]) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("command", ["score", "compact", "report", "export --to inspect"])
-def test_no_command_writes_behind_a_link(
-    command: str, scored: Path, tmp_path: Path, invoke: Any
-) -> None:
+def test_no_command_writes_behind_a_link(command, scored, tmp_path, invoke) -> None:
     name, *options = command.split()
     run = tmp_path / "run"
     shutil.copytree(scored, run)

@@ -1,7 +1,5 @@
 """Served roles: their parsers, their resources, and the requests to their engines."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -104,9 +102,7 @@ class Faulty:
 
 
 @pytest.mark.ray
-def test_requests_of_a_lost_engine_are_asked_again_and_late_ones_are_cancelled(
-    tmp_path: Path,
-) -> None:
+def test_requests_of_a_lost_engine_are_asked_again_and_late_ones_are_cancelled(tmp_path) -> None:
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
@@ -142,9 +138,7 @@ def user(folder: Path, template: str = THINKS, **role: Any) -> RoleBinding:
     return bind_roles(RunConfig.model_validate(tree), candidate, [benchmark])["acebench"]["user"]
 
 
-def test_parsers_of_a_served_model_are_those_of_its_family(
-    tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parsers_of_a_served_model_are_those_of_its_family(tmp_path, make_checkpoint, monkeypatch):
     folder = make_checkpoint(tmp_path / "user", 1.0)
 
     def parsers(template: str, **more: Any) -> tuple[Any, Any]:
@@ -167,9 +161,7 @@ def test_parsers_of_a_served_model_are_those_of_its_family(
         parsers(CALLS)
 
 
-def test_a_served_model_has_the_sampling_of_its_section(
-    tmp_path: Path, make_checkpoint: Callable[..., Path]
-) -> None:
+def test_a_served_model_has_the_sampling_of_its_section(tmp_path, make_checkpoint) -> None:
     folder = make_checkpoint(tmp_path / "user", 1.0)
     settings = user(folder, sampling={"temperature": 0.3, "max_tokens": 9})
     assert (settings.sampling.temperature, settings.sampling.max_tokens) == (0.3, 9)

@@ -1,7 +1,5 @@
 """Sessions of a run: recorded with their versions, which are named where rows of several mix."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path
@@ -50,9 +48,7 @@ def with_sessions(folder: Path, sessions: Any) -> Path:
     return folder
 
 
-def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(
-    tmp_path: Path, log_lines: list[str]
-) -> None:
+def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path, log_lines):
     run = tmp_path / "run"
     begin(run, OLD, "first")
     begin(run, OLD, "second")

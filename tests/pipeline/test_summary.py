@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -54,11 +52,8 @@ def test_statuses_add_up_and_each_benchmark_gets_its_rows() -> None:
     assert result["declared"] == 6
     assert result["error_classes"] == {"Boom": 3}
     assert result["tokens"] == {"prompt": 6, "completion": 10}
-    assert (result["model_calls"], result["cut_by_length"], result["reasoning_truncated"]) == (
-        2,
-        1,
-        1,
-    )
+    names = ("model_calls", "cut_by_length", "reasoning_truncated")
+    assert [result[name] for name in names] == [2, 1, 1]
     expected = {"scores": {}, "ids": ["a", "c", "d"], "max_unscored": 0.5}
     assert result["benchmarks"]["toy"] == expected
     assert result["benchmarks"]["other"]["ids"] == ["b"]
@@ -79,6 +74,7 @@ def test_statuses_add_up_and_each_benchmark_gets_its_rows() -> None:
         (["scored", "infra_error"], 2, 0.5, False, ""),
         (["scored"], 2, 0.0, False, "1 of 2 rows have no verdict (max_unscored_fraction is 0)"),
     ],
+    ids=["scored", "skipped", "allowed", "failed", "missing"],
 )
 def test_run_is_complete_without_pending_rows_and_headline_needs_verdicts(
     statuses: list[str], declared: int, max_unscored: float, complete: bool, why: str

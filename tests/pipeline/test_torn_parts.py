@@ -1,9 +1,6 @@
 """Parts that cannot be read: each command that reads a run names them."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,9 +26,7 @@ def run(tmp_path: Path) -> Path:
         "compact RUN",
     ],
 )
-def test_every_command_names_a_torn_part_once(
-    arguments: str, run: Path, tmp_path: Path, invoke: Any
-) -> None:
+def test_every_command_names_a_torn_part_once(arguments, run, tmp_path, invoke) -> None:
     second_run = complete_run(tmp_path / "other") if "OTHER" in arguments else run
     (run / TORN).write_bytes(b"torn")
     values = {"RUN": str(run), "OTHER": str(second_run)}

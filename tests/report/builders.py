@@ -1,7 +1,5 @@
 """Rows, run folders, sweep folders and parsed pages for the tests of reports."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Answers in reports: flips between two runs, and the sample of wrong answers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,6 @@ from ace_ray.reports.flips import Flips, flip_table, flips_of
 from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
 from ace_ray.reports.runs import ScoredRun, load_runs
 from tests.report.builders import Row, load_run, row, write_run
-
-HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
 
 
 def between(tmp_path: Path, base: list[Row], second: list[Row], rules: str = "strict") -> Flips:

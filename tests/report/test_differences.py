@@ -1,8 +1,8 @@
 """Rows of two runs paired by entry, grouped, and tested; tests and intervals by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import product
 from math import erfc, sqrt
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.reports.comparison_tables import sentence
+from ace_ray.reports.comparison_tables import p_text, sentence
+from ace_ray.reports.hypotheses import Noise, repeats_of, results_of
 from ace_ray.reports.hypotheses import TestResult as Result
-from ace_ray.reports.hypotheses import repeats_of, results_of
 from ace_ray.reports.paired import Cells, PairedData, cells_of, groups_of, pairs_of
 from ace_ray.reports.significance import (
     CLUSTERED,
@@ -95,6 +95,10 @@ def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:
     base, second = [row_of(True, "0", rules=["official"])], [row_of(True, "0")]
     assert pair(base, second, rules="official") == [(1, 1, 1, 0)]
     assert pair(base, second, rules="strict") == [(-1, -1, 0, 1)]
+    rows = [*column([True] * 2), *column([True], category="d")]
+    torn = [rows[0], row_of(True, "1", status="skipped"), rows[2]]
+    left_out = {line.hypothesis.group.name: line.difference.left_out for line in lines(rows, torn)}
+    assert left_out == {"All": 1, "c": 1, "d": 0}
 
 
 def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
@@ -147,6 +151,9 @@ def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     worse, worst = results[:2]
     assert worst.holm == pytest.approx(2 * worst.difference.p)
     assert worse.holm == pytest.approx(worse.difference.p)
+    # Of two tests each has 2.5 %: z 2.241403 + 0.841621, squared over 20 entries.
+    assert worse.detectable == pytest.approx(3.083024**2 / 20)
+    assert not replace(worst, holm=0.05).is_significant
 
 
 def test_dialogues_are_tested_whole_and_move_by_parts() -> None:
@@ -163,6 +170,9 @@ def test_dialogues_are_tested_whole_and_move_by_parts() -> None:
     assert process.difference.test == SIGN_FLIP
     assert process.difference.p == pytest.approx(2 / 2**4)
     assert process.difference.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
+    # The sum of squares is 1.375 - 20 * 0.1 ** 2, t(19) 2.093024.
+    half = 2.093024 * sqrt(1.175 / 19 / 20)
+    assert process.difference.interval == pytest.approx((-0.1 - half, -0.1 + half))
 
 
 def test_samples_and_entries_of_one_task_are_no_further_evidence() -> None:
@@ -178,6 +188,9 @@ def test_samples_and_entries_of_one_task_are_no_further_evidence() -> None:
     assert by_entry.difference.p == pytest.approx(2 / 2**20)
     assert shared.difference.p == pytest.approx(2 / 2**5)
     assert (shared.difference.n, len(shared.difference.sizes)) == (40, 10)
+    # Five of ten tasks are lost: standard error 1/6, t(9) 2.262157.
+    interval = (-0.5 - 2.262157 / 6, -0.5 + 2.262157 / 6)
+    assert shared.difference.interval == pytest.approx(interval)
 
 
 def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:
@@ -188,6 +201,7 @@ def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:
     assert [f"{line.group.name} {line.metric}" for line in hypotheses] == [
         *("Both accuracy", "c accuracy", "d accuracy", "c process")
     ]
+    assert [g.name for g in groups_of([("en", "c", "0")], {"Both": ["c", "d"]})] == ["c"]
 
 
 def test_the_noise_floor_by_hand() -> None:
@@ -204,6 +218,19 @@ def test_the_noise_floor_by_hand() -> None:
     assert "identical runs differ by up to 3.1 points" in sentence(line)
     (without,) = lines(column([True] * 5), column([False] * 5))
     assert (without.noise, without.noise_floor, without.under_noise) == (None, None, False)
+    (calm,) = lines(rows, rows, repeats=[repeats_of(rows, rows, RULE_SETS), None])
+    assert (calm.noise_floor, calm.under_noise) == (0.0, False)
+    # The mean of two units, one of which is a mean of four samples.
+    assert Noise(1, 2, 0.5).floor(np.array([1, 4])) == pytest.approx(Z95 * sqrt(0.5 * 1.25) / 2)
+
+
+def test_the_noise_of_a_group_is_shrunk_by_thirty_repeats_of_all() -> None:
+    """4 of 10 repeats flipped in c, none of 30 in d, so 0.1 of all."""
+    rows = [*column([True] * 10), *column([True] * 30, category="d")]
+    again = [*column([False] * 4 + [True] * 6), *rows[10:]]
+    results = lines(rows, rows, repeats=[repeats_of(rows, again, RULE_SETS), None])
+    variances = {line.hypothesis.group.name: line.noise and line.noise.variance for line in results}
+    assert variances == pytest.approx({"All": 0.1, "c": (4 + 3) / 40, "d": 3 / 60})
 
 
 def moves(gained: int, lost: int, still: int = 0) -> np.ndarray:
@@ -225,6 +252,21 @@ def test_many_moves_take_the_clustered_test() -> None:
     # z = (7 - 0.5) / sqrt(10 * 0.25 + 3 + 0.5), two-sided.
     expected: Any = (pytest.approx(erfc(6.5 / sqrt(6) / sqrt(2))), CLUSTERED)
     assert difference_test(values) == expected
+    assert difference_test(np.array([1.0] * 5 + [-0.5] * 10)) == (1.0, CLUSTERED)
+
+
+@pytest.mark.parametrize("count", [4, 12, 13])
+def test_up_to_twelve_moves_try_every_pattern_of_signs(count: int) -> None:
+    values = np.array([number * (-1 if number % 3 == 0 else 1.0) for number in range(1, count + 1)])
+    sums = np.array(list(product((1, -1), repeat=count))) @ np.abs(values)
+    share = np.mean(np.abs(sums) >= abs(values.sum()))
+    p, test = difference_test(values)
+    assert (p == pytest.approx(share), test) == (count < 13, SIGN_FLIP if count < 13 else CLUSTERED)
+
+
+def test_rounding_moves_no_p_across_the_level() -> None:
+    texts = [p_text(p) for p in (0.04996, 0.05, 0.012345, 0.00001)]
+    assert texts == ["0.04996", "0.05", "0.012", "< 0.0001"]
 
 
 def test_holm_on_its_textbook_example() -> None:

@@ -1,7 +1,5 @@
 """Each planted difference between two runs is attributed to its cause."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
@@ -93,10 +91,7 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
     assert {diff.cause for diff in report.differences} == {"prompt"}
     assert all(diff.position > 10 for diff in report.differences)
     assert report.differences[0].detail.endswith("of the prompt")
-    for sources, why in (
-        ([], "name models that you trust with --tokenizer"),
-        (models[:1], "model-b"),
-    ):
+    for sources, why in (([], "name models that you trust with"), (models[:1], "model-b")):
         report = explain(*runs, prompts=FirstPrompts(sources) if sources else None)
         assert {(diff.cause, diff.position) for diff in report.differences} == {("prompt", 0)}
         assert why in list(report.notes())[-1]
@@ -139,9 +134,7 @@ THOUGHT = {"content": "bye", "text": "bye", "reasoning": "hm"}
         (1, {"tool_parser_error": "ValueError"}, {"text": ""}),
     ],
 )
-def test_an_engine_stores_more_text_than_an_endpoint(
-    at: int, of_engine: dict[str, Any], of_server: dict[str, Any], tmp_path: Path
-) -> None:
+def test_an_engine_stores_more_text_than_an_endpoint(at, of_engine, of_server, tmp_path) -> None:
     rows = [episode(at, ids=None, **of_engine), episode(at, ids=None, **of_server)]
     rows[0]["output"] = "f()"
     folders = [
@@ -162,9 +155,7 @@ def test_an_engine_stores_more_text_than_an_endpoint(
         ({}, True, "tools"),
     ],
 )
-def test_a_simulated_user_may_speak_first(
-    roles: dict[str, Any], ends: bool, cause: str, tmp_path: Path
-) -> None:
+def test_a_simulated_user_may_speak_first(roles, ends, cause, tmp_path) -> None:
     """The first user message differs, or the episode ``ends`` after an answer."""
     folders = []
     for name, question in (("a", "Hi"), ("b", "Hi" if ends else "Hello")):

@@ -1,9 +1,6 @@
 """Texts of models, manifests and summaries stay texts: on the terminal, in pages and CSV files."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +49,7 @@ OFTEN = [HOSTILE[0], HOSTILE[10], HOSTILE[11], RICH]
 
 
 @pytest.mark.parametrize("text", OFTEN)
-def test_hostile_text_adds_no_markup_and_no_control_characters(
-    text: str, tmp_path: Path, clean: Page, invoke: Callable[..., Any]
-) -> None:
+def test_hostile_text_adds_no_markup_and_no_control_characters(text, tmp_path, clean, invoke):
     runs = [hostile_run(tmp_path / str(i), text) for i in range(2)]
     page = Page(report_page(*runs, out=tmp_path / "report"))
     is_sound(page)

@@ -1,7 +1,5 @@
 """`ace-ray gate` answers by exit code, and errs at most as often as its confidence says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -43,14 +41,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("tree", "code", "answer"), ANSWERS)
-def test_exit_code_follows_the_answer(
-    tree: dict[str, Any],
-    code: int,
-    answer: str,
-    runs: tuple[Path, Path],
-    tmp_path: Path,
-    invoke: Any,
-) -> None:
+def test_exit_code_follows_the_answer(tree, code, answer, runs, tmp_path, invoke) -> None:
     command = ("gate", policy(tmp_path, **tree), runs[1], "--against", runs[0], "--json")
     result = invoke(*command, "--junit", tmp_path / "gate.xml")
     assert result.code == code, result.stderr
@@ -62,11 +53,60 @@ def test_exit_code_follows_the_answer(
     assert suite.get("errors") == str(int(code == 4))
 
 
+@pytest.mark.parametrize(
+    ("limits", "code"), [((0.76, 0.9), 3), ((0.7, 0.76), 4)], ids=["missed", "open"]
+)
+def test_the_worst_limit_decides(
+    limits: Any, code: int, runs: Any, tmp_path: Path, invoke: Any
+) -> None:
+    policy_file = policy(tmp_path, metrics=[{"at_least": limit} for limit in limits])
+    assert invoke("gate", policy_file, runs[1]).code == code
+
+
+@pytest.mark.parametrize(
+    ("category", "confidence", "share", "drop"),
+    [
+        ("normal_atom_bool", 0.95, "[73.8, 96.6]", "[-21.9, +1.9]"),
+        ("normal_atom_bool", 0.99, "[65.2, 97.7]", "[-27.5, +7.5]"),
+        # Entries of one task: Student's t of the share, too.
+        ("agent_multi_step", 0.95, "[69.4, 100.0]", "[-30.6, +10.6]"),
+    ],
+)
+def test_each_bound_errs_at_most_as_often_as_its_confidence_says(
+    category: str, confidence: float, share: str, drop: str, tmp_path: Path, invoke: Any
+) -> None:
+    """18 and 20 of 20 are right: Wilson's bounds, and Student's t of the drop, one-sided."""
+    base, run = (
+        write_run(tmp_path / name, block("en", category, right, 20), run_id=name)
+        for name, right in (("a", 20), ("b", 18))
+    )
+    metric = {"at_least": 0.5, "drop_at_most": 0.5, "confidence": confidence}
+    result = invoke("gate", policy(tmp_path, metrics=[metric]), run, "--against", base, "--json")
+    assert [check["reason"] for check in json.loads(result.stdout)["checks"]] == [
+        f"90.0 {share}, n=20",
+        f"-10.0 points {drop}, n=20",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "answer", "words"),
+    [
+        (0.55, (0.5, 0.6), "GO", ""),
+        (0.45, (0.4, 0.5), "INCONCLUSIVE", "more rows"),
+        (0.45, (0.4, 0.499), "NO-GO", ""),
+        # Three times as wide as the distance needs nine times as many rows.
+        (0.625, (0.25, 0.6875), "INCONCLUSIVE", "about 800 more rows"),
+        (0.375, (0.3125, 0.75), "INCONCLUSIVE", "about 800 more rows"),
+    ],
+)
+def test_the_whole_interval_decides(value: float, interval: Any, answer: str, words: str) -> None:
+    check = limit_check("", value, interval, 0.5, 100, "", str)
+    assert (check.answer, words in check.reason) == (answer, True)
+
+
 @pytest.mark.parametrize("limit", [5e-324, 1e-200, 1e-7])
 @pytest.mark.parametrize("kind", ["at_least", "drop_at_most"])
-def test_a_tiny_limit_is_not_decided_by_more_rows(
-    kind: str, limit: float, tmp_path: Path, invoke: Any
-) -> None:
+def test_a_tiny_limit_is_not_decided_by_more_rows(kind, limit, tmp_path, invoke) -> None:
     rows = block("en", "normal_atom_bool", 0, 9)
     run, base = (write_run(tmp_path / name, rows, run_id=name) for name in ("a", "b"))
     policy_file = policy(tmp_path, metrics=[{kind: limit}])
@@ -89,6 +129,8 @@ def test_junit_file_is_xml_whatever_a_run_contains(tmp_path: Path, invoke: Any) 
     failure = ElementTree.parse(tmp_path / "gate.xml").find(".//failure")
     assert failure is not None
     assert "\\x1b\\x00\\ufffe" in failure.get("message", "")
+    decision = Decision("GO", [Check("\0", "NO-GO", "\ufffe")])
+    assert ElementTree.fromstring(decision.as_junit()).get("failures") == "1"
 
 
 def test_incomplete_run_exits_with_75(tmp_path: Path, invoke: Any) -> None:
@@ -115,9 +157,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("tree", "message"), MISTAKES)
-def test_a_wrong_policy_is_one_line(
-    tree: dict[str, Any], message: str, runs: tuple[Path, Path], tmp_path: Path, invoke: Any
-) -> None:
+def test_a_wrong_policy_is_one_line(tree, message, runs, tmp_path, invoke) -> None:
     result = invoke("gate", policy(tmp_path, **tree), runs[0])
     assert result.code == 2
     assert message in result.stderr
@@ -150,9 +190,7 @@ def test_runs_without_shared_rows_are_refused(tmp_path: Path, invoke: Any) -> No
     assert "share no" in result.stderr
 
 
-def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(
-    runs: tuple[Path, Path], tmp_path: Path, invoke: Any
-) -> None:
+def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(runs, tmp_path, invoke) -> None:
     (path := tmp_path / "list.yaml").write_text("- metrics\n")
     result = invoke("gate", path, runs[0])
     assert (result.code, f"{path}: is not a mapping" in result.stderr) == (2, True)
@@ -163,13 +201,14 @@ def test_a_policy_of_another_kind_and_a_remote_junit_are_refused(
 
 def test_rows_without_a_verdict_are_counted(tmp_path: Path, invoke: Any) -> None:
     category = "normal_atom_bool"
-    full = block("en", category, 100, 100)
+    full, rest = block("en", category, 100, 100), block("en", "normal_atom_enum", 1, 1)
     failed = [dict(row) for row in block("en", category, 0, 100, status="infra_error")]
     base, half, none = (
         write_run(tmp_path / name, rows, run_id=name)
-        for name, rows in (("a", full), ("b", full[:40] + failed[40:]), ("c", failed))
+        for name, rows in (("a", full + rest), ("b", full[:40] + failed[40:]), ("c", failed + rest))
     )
-    limits = policy(tmp_path, metrics=[{"at_least": 0.5, "drop_at_most": 0.2}])
+    metric = {"group": category, "at_least": 0.5, "drop_at_most": 0.2}
+    limits = policy(tmp_path, metrics=[metric])
     result = invoke("gate", limits, half, "--against", base)
     assert result.code == 0, result.stderr
     counted = [line.partition("; ")[2] for line in result.stdout.splitlines()[:2]]
@@ -177,6 +216,8 @@ def test_rows_without_a_verdict_are_counted(tmp_path: Path, invoke: Any) -> None
     result = invoke("gate", limits, none, "--against", base)
     assert result.code == 3, result.stderr
     assert result.stdout.count("no row of the run has a verdict") == 2
+    for most, code in ((0.6, 0), (0.5, 3)):
+        assert invoke("gate", policy(tmp_path, unscored_at_most=most), half).code == code
 
 
 def test_other_parsers_are_not_equal(tmp_path: Path, invoke: Any) -> None:

@@ -1,7 +1,5 @@
 """`ace-ray report` of runs and sweeps: pages, CSV files, folders, early decisions, refusals."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -20,7 +18,7 @@ from ace_ray.reports.report import make_report
 from ace_ray.reports.report_folder import claim, claim_within, write
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.reports.sweeps import ledger_table, load_sweep
-from ace_ray.reports.table import csv_text
+from ace_ray.reports.table import cell, csv_text
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.stored import EarlyResult
 from tests.report.builders import (
@@ -68,12 +66,13 @@ def test_csv_has_columns_for_the_interval_and_no_formulas() -> None:
     share = Estimate(0.5, (0.25, 0.75), 8)
     part = replace(share, partial=True)
     lines: list[Any] = [["=HYPERLINK(1)", part, -3], ["@x", share, 1], ["c", None, 2]]
-    assert csv_text(Table("t", "T", ["Model", "Share", "Rows"], lines)).splitlines() == [
-        "Model,Share,Share low,Share high,Share n,Share partial,Rows",
+    assert csv_text(Table("t", "T", ["=Model", "Share", "Rows"], lines)).splitlines() == [
+        "'=Model,Share,Share low,Share high,Share n,Share partial,Rows",
         "'=HYPERLINK(1),50.0000,25.0000,75.0000,8,yes,-3",
         "'@x,50.0000,25.0000,75.0000,8,,1",
         "c,N/A,N/A,N/A,N/A,N/A,2",
     ]
+    assert cell(part, intervals=True) == "50.0 partial [25.0, 75.0] n=8"
 
 
 def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
@@ -85,6 +84,11 @@ def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
     first, second = "acebench, strict rules (%)", "acebench, official rules (%)"
     assert 0 < results.index(first) < results.index(second)
     assert section(content, "paper").count("<h3>Table 2: ") == 2, "one for each rule set"
+    errors = (tmp_path / "out/errors-acebench.csv").read_text().splitlines()[1:3]
+    assert errors == [
+        "Toy-7B-Instruct,official,error_detection,12,66.7,special_incomplete 12",
+        "Toy-7B-Instruct,official,value_error:string,6,33.3,normal_preference 6",
+    ]
     text = Page(section(content, "provenance").encode()).text
     identity = json.loads((run / "run.json").read_text())["identity"]
     for part in (identity["benchmarks"]["acebench"]["data_sha256"], identity["model"], str(run)):
@@ -117,7 +121,11 @@ def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
     assert points == ["Line,minutes,Value", "small,0.0,8.0", "small,1.0,64.5", "small,2.0,0.0"]
     waits = (tmp_path / "out/waits.csv").read_text()
     assert waits.split() == ["Run,All,Start,Tail", "small,34.0,9.0,22.0"]
-    assert "25.0" in (tmp_path / "out/engine.csv").read_text()
+    engine = list(csv.reader(StringIO((tmp_path / "out/engine.csv").read_text())))
+    assert engine[1:] == [
+        [name, f"{25 * n:.1f}", f"{10 * n:.3g}", f"{1000 * n * solved:.3g}"]
+        for n, name in enumerate(("small", "large"), 1)
+    ]
 
 
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
@@ -156,9 +164,7 @@ def test_a_folder_with_other_files_is_refused(run: Path, tmp_path: Path, marker:
     assert files(tmp_path) == {"report.json": marker.encode()}
 
 
-def test_places_that_cannot_hold_a_report_are_refused(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_places_that_cannot_hold_a_report_are_refused(run, tmp_path, monkeypatch) -> None:
     (tmp_path / "report").write_text("a file")
     with pytest.raises(UserError, match="choose another folder with --out"):
         claim_within(LocalStore(str(tmp_path)))
@@ -204,9 +210,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.nightly
-def test_complete_runs_are_reported_and_others_named(
-    sweep: Path, tmp_path: Path, invoke: Any
-) -> None:
+def test_complete_runs_are_reported_and_others_named(sweep, tmp_path, invoke) -> None:
     result = invoke("report", sweep)
     assert result.code == 0, result.stderr
     assert result.stdout.splitlines()[-1] == f"report: {sweep}/report/report.html"
@@ -249,6 +253,12 @@ def test_labels_are_unique_and_damaged_runs_left_out(tmp_path: Path) -> None:
     table = ledger_table(sweep)
     costs = [line[table.header.index("Cost")] for line in table.lines]
     assert costs == ["0.1000", None, "0.1000", "0.1000", None], "no sum without all prices"
+    # Of two rows one is solved.
+    assert sweep.runs[0].totals["cost"] == {
+        "total": 0.1,
+        "per_entry": 0.05,
+        "per_solved_entry": 0.1,
+    }
 
 
 def test_a_sweep_compares_its_candidates_with_the_reference(tmp_path: Path) -> None:
@@ -276,6 +286,11 @@ def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
     write_sweep(tmp_path, [], {})
     (tmp_path / "ledger.json").unlink()
     assert "the sweep has no ledger yet" in refusal(tmp_path)
+    for lines, problem in (
+        ([ledger_line("a", run_id="../a")], "run_id"),
+        ([ledger_line("a"), ledger_line("a")], "names run 'run-a' twice"),
+    ):
+        assert problem in refusal(write_sweep(tmp_path, lines, {}))
     (tmp_path / "ledger.json").write_text('{"schema_version": 1}')
     assert "'runs' is missing" in refusal(tmp_path)
     (tmp_path / "sweep.json").write_text("{")

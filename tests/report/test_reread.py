@@ -1,7 +1,5 @@
 """`ace-ray reread` counts what another parser changes, and names a user's mistakes in one line."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -112,9 +110,7 @@ def test_the_plugins_of_a_run_must_be_named(tmp_path: Path, invoke: Any) -> None
 
 
 @pytest.mark.parametrize(("backend", "options", "message"), MISTAKES)
-def test_a_run_that_cannot_be_read_again_is_named(
-    backend: str, options: tuple[str, ...], message: str, tmp_path: Path, invoke: Any
-) -> None:
+def test_a_run_that_cannot_be_read_again_is_named(backend, options, message, tmp_path, invoke):
     rows = block("en", "normal_atom_bool", 1, 2)
     run = write_run(tmp_path / "run", rows, backend=backend, model="/no/model")
     result = invoke("reread", run, *options, "--output", tmp_path / "out")

@@ -3,8 +3,6 @@
 SECURITY.md lists the names. Here each is a canary (code, a server, outputs, links) that leaves a
 file in the folder ``fired`` if it is followed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading
@@ -164,9 +162,7 @@ def commands(own_run: Path, run: Path, tokenizer: Path, folder: Path) -> Iterato
     [("s3://mine/model", True), ("strange/model", False), ("theirs/model", False)],
     ids=["s3 and local code", "hub and services", "folder and services"],
 )
-def test_no_name_in_a_strangers_run_is_followed(
-    model: str, local: bool, runs: Any, url: str, tmp_path: Path, invoke: Any
-) -> None:
+def test_no_name_in_a_strangers_run_is_followed(model, local, runs, url, tmp_path, invoke) -> None:
     own_run, run, tokenizer, fired = runs
     code, service = f"{run.parent}/evil.py:Evil", {"url": url, "api_key_env": "HF_TOKEN"}
     bfcl = {
@@ -184,6 +180,8 @@ def test_no_name_in_a_strangers_run_is_followed(
     table, mine = (RunTable(open_store(str(folder))) for folder in (run, own_run))
     assert table.select(Query(cause="prompt", text="another question"), mine)
     assert [*fired.iterdir()] == [], "view"
+    if not local:
+        assert "name it, or a folder with its files, with" in invoke("reread", run).stderr
     if local:
         invoke("reread", run, "--tokenizer", tokenizer, "--benchmark", code)
         assert [path.name for path in fired.iterdir()] == ["code"], "the command names it"

@@ -1,7 +1,5 @@
 """Stored runs are judged anew and compacted, without an engine and without losing a row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -61,7 +59,7 @@ def reject(self: ACEBench, entry: Entry, episode: Episode) -> Mapping[str, Verdi
 def test_new_checkers_change_verdicts_only(run: MadeRun, log_lines: list[str], monkeypatch) -> None:
     before, manifest, old = run.stored(), run.store.get(MANIFEST), part_names(run.store)
     monkeypatch.setattr(ACEBench, "check", reject)
-    code, summary = run.rescore()
+    code, summary = run.rejudge_run()
     after = run.stored()
     assert (code, summary["scored"], summary["complete"]) == (COMPLETE, 8, True)
     assert after.keys() == before.keys()
@@ -77,17 +75,15 @@ def test_new_checkers_change_verdicts_only(run: MadeRun, log_lines: list[str], m
     assert summary["rescored"]["at"]
     assert (summary["ignored_files"], summary["uri"]) == ({}, run.uri)
     monkeypatch.undo()
-    assert run.rescore()[0] == COMPLETE
+    assert run.rejudge_run()[0] == COMPLETE
     assert run.stored() == before
-    run.rescore()
+    run.rejudge_run()
     assert log_lines[-1] == "no verdict changed"
     assert (run.store.get(SUCCESS), run.store.get(LEASE)) == (b"", None)
     assert run.store.get(MANIFEST) == manifest
 
 
-def test_rows_whose_checker_failed_are_judged_again(
-    run: MadeRun, log_lines: list[str], monkeypatch
-) -> None:
+def test_rows_whose_checker_failed_are_judged_again(run, log_lines, monkeypatch) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("hard \ud800 luck")
 
@@ -95,12 +91,12 @@ def test_rows_whose_checker_failed_are_judged_again(
     with monkeypatch.context() as patch:
         patch.setattr(ACEBench, "check", fail)
         for _ in range(2):
-            code, summary = run.rescore()
+            code, summary = run.rejudge_run()
             assert (code, summary["infra_error"]) == (INCOMPLETE, 8)
             assert run.store.get(SUCCESS) is None
             assert {row["error_class"] for row in run.stored().values()} == {CHECK_FAILED}
         assert "official valid -> not judged: 8" in log_lines
-    assert run.rescore()[0] == COMPLETE
+    assert run.rejudge_run()[0] == COMPLETE
     assert run.stored() == before
     assert run.store.get(SUCCESS) == b""
 
@@ -116,7 +112,7 @@ def test_rows_without_an_episode_stay(run: MadeRun, monkeypatch) -> None:
         run.store.delete(name)
     run.write(3, *failed_rows, *run.rows[4:7])
     monkeypatch.setattr(ACEBench, "check", reject)
-    code, summary = run.rescore()
+    code, summary = run.rejudge_run()
     after = run.stored()
     assert [after[row["row_id"]] for row in failed_rows] == failed_rows
     assert [after[row["row_id"]]["official_valid"] for row in run.rows[4:7]] == [False] * 3
@@ -161,11 +157,11 @@ def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
         ({"config": {**manifest["config"], "telepathy": True}}, "unknown key 'telepathy'"),
     ):
         run.store.put(MANIFEST, as_json(manifest | change))
-        unchanged(run, run.rescore, words)
+        unchanged(run, run.rejudge_run, words)
     run.store.put(MANIFEST, as_json(manifest | {"declared": 9}))
     run.write(3, {**run.rows[0], "row_id": "f" * 32, "id": "of_other_data_1"})
     with pytest.raises(UserError, match="of_other_data_1"):
-        run.rescore()
+        run.rejudge_run()
     assert run.store.get(LEASE) is None
     assert len(run.stored()) == 9
 
@@ -209,13 +205,13 @@ def test_crash_loses_no_row(run: MadeRun, monkeypatch, step: str, survives: int)
         patch.setattr(ACEBench, "check", reject)
         patch.setattr(LocalStore, step, crash)
         with pytest.raises(Crash):
-            run.rescore()
+            run.rejudge_run()
     after = run.stored()
     assert after.keys() == before.keys()
     judged_anew = sum(row["official_error_type"] == "wrong" for row in after.values())
     # All parts are written before the first one is deleted.
     assert judged_anew == (8 if step == "delete" else [0, 5][survives])
     assert run.store.get(LEASE) is None
-    assert run.rescore()[0] == COMPLETE
+    assert run.rejudge_run()[0] == COMPLETE
     assert run.stored() == before
     assert read_ledger(run.store).dominated == 0

@@ -1,7 +1,5 @@
 """`ace-ray reread` finds every planted fault of a parser, and nothing between equal versions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -132,9 +130,7 @@ def again(run: Path, model: Path, output: Path, **options: Any) -> ReparseResult
 
 
 @pytest.mark.parametrize(("family", "fault"), PLANTED)
-def test_a_planted_fault_is_found_in_its_categories(
-    family: str, fault: str, stored: Any, tmp_path: Path
-) -> None:
+def test_a_planted_fault_is_found_in_its_categories(family, fault, stored, tmp_path) -> None:
     run, model = stored(family)
     plugin = plant(tmp_path, family, fault)
     parser = {"reasoning_parser" if fault in REASONING else "tool_parser": plugin.stem}

@@ -1,7 +1,5 @@
 """Sandbox actors: episodes stay apart, survive a crash of their actor, and never hang."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -87,9 +85,7 @@ def test_episodes_of_killed_actors_go_on_where_they_were(actors: tuple[Any, ...]
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_stuck_actor_is_replaced_and_a_call_that_always_hangs_is_given_up(
-    actors: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stuck_actor_is_replaced_and_a_call_that_always_hangs_is_given_up(actors, monkeypatch):
     monkeypatch.setattr(sandbox_actor, "CALL_TIMEOUT_S", 1.0)
     monkeypatch.setattr(sandbox_actor, "MAX_MOVES", 2)
 

@@ -1,7 +1,5 @@
 """A process with limits: a request that exceeds them ends it, and no other process."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -19,6 +17,7 @@ from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 from ace_ray.sandbox.limited_child import call_limits
 
 HANDLER = "test_limited:handler"
+FORBIDDEN = [getattr(resource, f"RLIMIT_{kind}") for kind in ("CORE", "NOFILE", "FSIZE", "NPROC")]
 
 
 def handler() -> Any:
@@ -46,7 +45,7 @@ ACTIONS: Mapping[str, Any] = {
     "mistake": mistaken,
     "divide": lambda: 1 // 0,
     "spin": lambda: within_limits(lambda: 7 ** (10**9)),
-    "grow": lambda: within_limits(lambda: len(bytearray(1 << 33))),
+    "grow": lambda: within_limits(lambda: len(bytearray(512 << 20))),
     "grow slowly": lambda: within_limits(lambda: ["x" * 1000 + str(n) for n in range(10**8)]),
     "large": lambda: "x" * (65 << 20),
     "write": lambda path: open(path, "w").close(),
@@ -60,8 +59,12 @@ ACTIONS: Mapping[str, Any] = {
     "pipe": os.pipe,
     "lift": lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)),
     "lift_within": lambda: within_limits(resource.setrlimit, resource.RLIMIT_CPU, (9, 9)),
-    "limits": lambda: resource.getrlimit(resource.RLIMIT_CORE),
+    "limits": lambda: [resource.getrlimit(kind) for kind in FORBIDDEN],
     "sleep": time.sleep,
+    "places": lambda: [os.getcwd(), *sys.path],
+    "seconds": lambda: within_limits(
+        lambda: resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
+    ),
 }
 
 
@@ -102,9 +105,7 @@ def test_values_arrive_and_errors_are_named(process: LimitedProcess) -> None:
 
 
 @pytest.mark.parametrize("action", ["spin", "grow", "grow slowly", "large"])
-def test_a_request_that_exceeds_a_limit_ends_the_process(
-    process: LimitedProcess, action: str
-) -> None:
+def test_a_request_that_exceeds_a_limit_ends_the_process(process, action) -> None:
     pid = process.ask(["pid"])
     with pytest.raises(LimitBroken, match="takes more than 1 s or 256 MiB"):
         process.ask([action])
@@ -118,9 +119,7 @@ def test_a_process_that_is_killed_broke_no_limit(process: LimitedProcess) -> Non
         process.ask(["echo", 1])
 
 
-def test_a_process_that_is_silent_is_ended(
-    process: LimitedProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_is_silent_is_ended(process, monkeypatch) -> None:
     pid = process.ask(["pid"])
     os.kill(pid, signal.SIGSTOP)
     monkeypatch.setattr("ace_ray.sandbox.limited.ANSWER_S", 0.2)
@@ -140,16 +139,21 @@ def test_it_reaches_nothing(process: LimitedProcess, tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match=r"not allowed here|Too many open files"):
             process.ask(request)
     assert not marker.exists()
-    assert process.ask(["limits"]) == [0, 0]
+    assert process.ask(["limits"]) == [[0, 0]] * 4, "the kernel's limits, too"
 
 
-def test_it_starts_without_our_environment_or_package_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_starts_without_our_environment_or_package_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     root = Path(__file__).parents[2]
     paths = [path for path in sys.path if path and Path(path).resolve() != root]
-    monkeypatch.setattr(sys, "path", [*paths, str(Path(__file__).parent)])
+    monkeypatch.setattr(sys, "path", ["", *paths, str(Path(__file__).parent)])
+    monkeypatch.chdir(tmp_path)
     process = LimitedProcess(HANDLER)
     assert "SOME_API_KEY" not in process.ask(["environment"])
+    assert str(tmp_path) not in process.ask(["places"])
+    assert 1 <= process.ask(["seconds"]) <= 2
     process.end()
 
 

@@ -1,7 +1,5 @@
 """Declared tools: what a model may pass, and what it gets when it passes something else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -39,21 +37,22 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-BAD_ARGUMENTS: list[tuple[Tool, dict[str, Any], str]] = [
-    (KEEP, {"times": 1}, "missing 1 required positional argument: 'item'"),
-    (KEEP, {"item": 1, "__class__": 1}, "got an unexpected keyword argument '__class__'"),
-    (TYPED, {"item": None}, "argument 'item' must be str, not NoneType"),
-    (TYPED, {"item": "a", "times": True}, "argument 'times' must be int, not bool"),
-    (THREE, {}, "missing 3 required positional arguments: 'a', 'b', and 'c'"),
-]
-
-
-def test_bad_arguments_are_named_in_pythons_words() -> None:
-    for tool, arguments, message in BAD_ARGUMENTS:
-        state: list[Any] = []
-        expected = Observation(f"{tool.name}() {message}", "bad_arguments")
-        assert call_tool(tool, state, arguments) == expected
-        assert state == []
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        (KEEP, {"times": 1}, "missing 1 required positional argument: 'item'"),
+        (KEEP, {"item": 1, "__class__": 1}, "got an unexpected keyword argument '__class__'"),
+        (TYPED, {"item": None}, "argument 'item' must be str, not NoneType"),
+        (TYPED, {"item": "a", "times": True}, "argument 'times' must be int, not bool"),
+        (THREE, {}, "missing 3 required positional arguments: 'a', 'b', and 'c'"),
+    ],
+    ids=["missing", "unexpected", "null", "boolean", "three missing"],
+)
+def test_bad_arguments_are_named_in_pythons_words(tool, arguments, message) -> None:
+    state: list[Any] = []
+    expected = Observation(f"{tool.name}() {message}", "bad_arguments")
+    assert call_tool(tool, state, arguments) == expected
+    assert state == []
 
 
 PLAIN = [
@@ -62,7 +61,8 @@ PLAIN = [
     [0] * (MAX_VALUES - len(["item", "the list"])),
 ]
 REFUSED = [
-    *(keep, {True: 1}, -(10**MAX_DIGITS), nested(5000), [0] * (MAX_VALUES + 1)),
+    *(keep, {True: 1}, -(10**MAX_DIGITS), nested(MAX_DEPTH + 1)),
+    *(nested(5000), [0] * (MAX_VALUES + 1)),
     *(
         ["x" * (MAX_CHARS // 2)] * 3,
         {"k" * (MAX_CHARS + 1): 1},

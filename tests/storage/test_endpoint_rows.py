@@ -1,7 +1,5 @@
 """Columns and sums of rows that an endpoint answered."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -69,9 +69,7 @@ def stored(store: Store) -> Any:
     return json.loads(store.get(LEASE) or b"null")
 
 
-def test_a_free_run_is_taken_at_once_and_given_back(
-    store: Store, clock: Clock, log_lines: list[str]
-) -> None:
+def test_a_free_run_is_taken_at_once_and_given_back(store, clock, log_lines) -> None:
     lease = Lease.acquire(store)
     mine = stored(store)
     assert (mine["host"], mine["pid"]) == (os.uname().nodename, os.getpid())
@@ -104,9 +102,7 @@ def test_a_second_driver_is_refused(store: Store, fast: None, log_lines: list[st
     first.release()
 
 
-def test_a_process_is_known_by_machine_number_and_start(
-    local: LocalStore, clock: Clock, log_lines: list[str]
-) -> None:
+def test_a_process_is_known_by_machine_number_and_start(local, clock, log_lines) -> None:
     for changes, waits in (
         ({}, True),
         ({"started": "1"}, False),
@@ -122,9 +118,7 @@ def test_a_process_is_known_by_machine_number_and_start(
         assert (clock.slept >= TTL_S) == waits == bool(log_lines), changes
 
 
-def test_a_silent_holder_elsewhere_is_waited_out(
-    store: Store, clock: Clock, log_lines: list[str]
-) -> None:
+def test_a_silent_holder_elsewhere_is_waited_out(store, clock, log_lines) -> None:
     since = "2999-01-01T00:00:00+00:00"  # no wall clock is trusted
     store.put(LEASE, claim(since=since, renewed=since))
     lease = Lease.acquire(store)
@@ -137,9 +131,7 @@ def test_a_silent_holder_elsewhere_is_waited_out(
     lease.release()
 
 
-def test_a_holder_that_renews_while_it_is_watched_keeps_the_run(
-    local: LocalStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_holder_that_renews_while_it_is_watched_keeps_the_run(local, clock, monkeypatch) -> None:
     def renew() -> None:
         if clock.slept == TTL_S - 1:
             local.put(LEASE, claim(beat=4))
@@ -190,9 +182,7 @@ def test_corrupt_lease_expires(local: LocalStore, clock: Clock, log_lines: list[
         assert local.get(LEASE) == garbage
 
 
-def test_a_lease_is_renewed_until_it_is_released(
-    store: Store, fast: None, log_lines: list[str]
-) -> None:
+def test_a_lease_is_renewed_until_it_is_released(store, fast, log_lines) -> None:
     before = set(threading.enumerate())
     lease = Lease.acquire(store)
     assert not log_lines
@@ -221,9 +211,7 @@ def test_a_loss_is_noticed_and_stays(store: Store, fast: None, log_lines: list[s
     assert store.get(LEASE) == claim(), "another driver's lease is never deleted"
 
 
-def test_a_lease_that_was_removed_is_lost_and_not_made_anew(
-    store: Store, log_lines: list[str]
-) -> None:
+def test_a_lease_that_was_removed_is_lost_and_not_made_anew(store, log_lines) -> None:
     lease = Lease.acquire(store)
     assert not log_lines
     store.delete(LEASE)
@@ -245,7 +233,7 @@ class FailingWrites:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def quick(self) -> FailingWrites:
+    def with_short_timeout(self) -> FailingWrites:
         return self
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
@@ -260,9 +248,7 @@ class FailingWrites:
         return result
 
 
-def test_a_store_without_conditions_is_refused(
-    local: LocalStore, monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
-) -> None:
+def test_a_store_without_conditions_is_refused(local, monkeypatch, log_lines) -> None:
     def refuse(store: LocalStore) -> None:
         raise UserError("ignores the conditions", where=store.root)
 
@@ -274,9 +260,7 @@ def test_a_store_without_conditions_is_refused(
 
 
 @pytest.mark.parametrize("failure", ["away", "answer lost", "repeated"])
-def test_a_lease_survives_an_outage_unless_another_driver_takes_it(
-    local: LocalStore, fast: None, failure: str, log_lines: list[str]
-) -> None:
+def test_a_lease_survives_an_outage_unless_another_driver_takes_it(local, fast, failure, log_lines):
     failing: Any = FailingWrites(local)
     failing.failure = failure if failure == "repeated" else "none"
     lease = Lease.acquire(failing)  # which may meet its own first try

@@ -1,7 +1,5 @@
 """Parts on a store: which rows are stored, which of them count, and what is not a part."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import re
@@ -113,9 +111,7 @@ def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
         ("scored", "scored", LATE),
     ],
 )
-def test_an_evaluated_row_wins_then_the_latest(
-    local: LocalStore, first: str, second: str, winner: str
-) -> None:
+def test_an_evaluated_row_wins_then_the_latest(local, first, second, winner) -> None:
     # Written in the wrong order: names decide, not times of files.
     put(local, LATE, table(("a", second), duration_s=2.0, attempts=7))
     put(local, EARLY, table(("a", first), ("other", "scored"), duration_s=1.0, attempts=3))
@@ -153,9 +149,7 @@ def test_rows_are_found_by_id(local: LocalStore) -> None:
     matches = [part.column("row_id").to_pylist() for part in ledger.tables(["row_id"], stored_ids)]
     assert sorted(matches) == [["a"], ["bb"]]
     local.put(part_names(local)[0], b"torn")
-    assert [part.num_rows for part in ledger.tables(["row_id"], stored_ids[:1])] == [1], (
-        "its part only"
-    )
+    assert [part.num_rows for part in ledger.tables(["row_id"], stored_ids[:1])] == [1], "its part"
 
 
 BAD = table(("bad", "scored"), ("bad2", "scored"))
@@ -287,9 +281,7 @@ class Crash(Exception):
 @pytest.mark.parametrize(
     ("step", "n_calls"), [("put", 0), ("put", 3), ("delete", 0), ("delete", 2)]
 )
-def test_compacting_keeps_the_rows_that_count_even_if_it_crashes(
-    local: LocalStore, monkeypatch: pytest.MonkeyPatch, step: str, n_calls: int
-) -> None:
+def test_compacting_keeps_the_rows_that_count_even_if_it_crashes(local, monkeypatch, step, n_calls):
     put(local, "00000000000001-aa", table(("a", "scored"), ("b", "infra_error"), duration_s=1.0))
     put(local, "00000000000002-aa", table(("b", "infra_error"), ("c", "quarantined")))
     put(local, "00000000000003-aa", table(("b", "skipped"), duration_s=3.0))

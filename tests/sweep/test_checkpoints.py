@@ -1,7 +1,5 @@
 """Find checkpoints on a disk and on S3, see which are complete, and watch for new ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -143,9 +141,7 @@ def test_a_checkpoint_in_a_trainers_format_says_how_to_convert_it(root: str, put
         (["step_100", "step_150"], {"from": 200}, "the steps are 100 to 150"),
     ],
 )
-def test_folders_that_cannot_be_ordered_are_refused(
-    root: str, put: Put, names: list[str], changes: dict[str, Any], words: str
-) -> None:
+def test_folders_that_cannot_be_ordered_are_refused(root, put, names, changes, words) -> None:
     for name in names:
         put(name)
     with pytest.raises(UserError) as error:
@@ -177,9 +173,7 @@ NO_MODEL = dict.fromkeys(WHOLE)
         ({**NO_MODEL, ADAPTER_CONFIG: b"{}"}, "adapter_model.safetensors is missing"),
     ],
 )
-def test_a_missing_part_is_named(
-    root: str, put: Put, changes: dict[str, bytes | None], lacks: str
-) -> None:
+def test_a_missing_part_is_named(root, put, changes, lacks) -> None:
     contents = {**WHOLE, **changes}
     put("step_1", {name: data for name, data in contents.items() if data is not None})
     assert find(root)[0].lacks == lacks
@@ -260,14 +254,20 @@ def watched(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Watched:
 
 
 def test_a_checkpoint_settles_when_its_files_do_not_change(watched: Watched) -> None:
-    for seconds, changed, settled in (
-        (0, 1, []), (30, 2, []), (29, 2, []), (1, 0, [1]), (58, 0, []), (1, 1, [2]),
-        (59, 0, []), (1, 0, [1]), (100, 0, []),
-    ):  # fmt: skip
+    def settled(seconds: float, save: int = 0) -> list[int]:
+        """Return the steps that are taken ``seconds`` later, when the step ``save`` is written."""
         watched.now_s += seconds
-        if changed:
-            watched.save(changed, watched.now_s)
-        assert watched.look() == settled, watched.now_s
+        if save:
+            watched.save(save, watched.now_s)
+        return watched.look()
+
+    assert settled(0, save=1) == settled(30, save=2) == settled(29, save=2) == []
+    assert settled(1) == [1]
+    assert settled(58) == []
+    assert settled(1, save=1) == [2]
+    assert settled(59) == []
+    assert settled(1) == [1]
+    assert settled(100) == []
 
 
 def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -> None:
@@ -287,9 +287,7 @@ def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -
     assert not watched.watching.failed
 
 
-def test_an_outage_at_the_end_does_not_lose_the_last_checkpoint(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_at_the_end_does_not_lose_the_last_checkpoint(watched, monkeypatch) -> None:
     watched.save(1)
     watched.look()
     watched.stop_file.touch()

@@ -1,7 +1,5 @@
 """Configs of sweeps: what they take, and the line for each mistake."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,9 +34,7 @@ def test_every_option_of_a_sweep_is_read(write: Write) -> None:
     settings |= {"watch": True, "settle_s": 5, "stop_file": "stop", "reference": "step 100"}
     options = load_sweep(write(**settings)).options
     assert options.model_dump(by_alias=True, exclude={"models"}) == settings
-    assert not settings.keys() & set(RunConfig.model_fields), (
-        "a key belongs to the sweep or its runs"
-    )
+    assert not settings.keys() & set(RunConfig.model_fields), "a key belongs to one of the two"
 
 
 def test_keys_of_a_model_override_keys_of_the_sweep(write: Write) -> None:
@@ -95,9 +91,7 @@ ENDPOINT = {"model": {"endpoint": {"url": "http://h/v1", "api_key_env": None}}}
         ({"workers": {"max": 8}}, "elastic workers are not supported in sweeps"),
     ],
 )
-def test_a_mistake_is_one_line_with_a_fix(
-    write: Write, changes: dict[str, Any], words: str
-) -> None:
+def test_a_mistake_is_one_line_with_a_fix(write, changes, words) -> None:
     path = write(**changes)
     with pytest.raises(UserError) as error:
         load_sweep(path)

@@ -1,7 +1,5 @@
 """The process of a lane: its input, its events, its signals, and its exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -54,9 +52,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             process.wait(30)
 
 
-def test_a_lane_is_started_heard_and_stopped(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lane_is_started_heard_and_stopped(start, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
     runs, lines, go = [{"run_id": "r", "source": "ä\ud800"}], list[str](), tmp_path / "go"
     process = start(
@@ -123,9 +119,7 @@ def config(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> dict[str, An
     }
 
 
-def test_a_checkpoint_that_changed_since_the_plan_fails(
-    play: Any, tmp_path: Path, config: dict[str, Any]
-) -> None:
+def test_a_checkpoint_that_changed_since_the_plan_fails(play, tmp_path, config) -> None:
     code, events = play({"run_id": "a", "config": config}, {"run_id": "b", "config": config})
     assert code == 1
     assert [event["run_id"] for event in events] == ["a", "b"]
@@ -156,20 +150,14 @@ def store_away() -> None:
         (partial(too_small, True), False, "failed", 1),
         (store_away, False, "later", 75),
     ],
+    ids=["small cluster", "smaller cluster", "small machine", "store"],
 )
 def test_an_outage_or_a_small_cluster_postpones_the_runs(
-    play: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    fails: Callable[[], None],
-    shared: bool,
-    outcome: str,
-    code: int,
+    play, monkeypatch, fails, shared, outcome, code
 ) -> None:
     monkeypatch.setattr(lane_module, "run_lane", lambda *arguments: fails())
     monkeypatch.setattr("importlib.metadata.distributions", lambda **_: ["vllm"])
     result = play({"run_id": "a"}, {"run_id": "b"}, shared=shared, gpus=[1, 1])
     assert result[0] == code
-    assert [(event["run_id"], [*event][1]) for event in result[1]] == [
-        ("a", outcome),
-        ("b", outcome),
-    ]
+    outcomes = [(event["run_id"], [*event][1]) for event in result[1]]
+    assert outcomes == [("a", outcome), ("b", outcome)]

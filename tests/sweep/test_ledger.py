@@ -1,7 +1,5 @@
 """The ledger of a sweep: state and cost of each run, from the files of its folder."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -69,26 +67,24 @@ def store(tmp_path: Path) -> LocalStore:
         ),
     ],
 )
-def test_the_line_of_a_run_comes_from_its_summary(
-    store: LocalStore, changes: dict[str, Any], price: float | None, expected: dict[str, Any]
-) -> None:
+def test_the_line_of_a_run_comes_from_its_summary(store, changes, price, expected) -> None:
     tokens = {"prompt": 1000, "completion": 50}
     summary = {"complete": True, "why": "", "scored": 500, "declared": 500, "tokens": tokens}
     store.put("r1/summary.json", json.dumps({**summary, "timing": TIMING, **changes}).encode())
-    line = asdict(cost_record(RUN, store, price))
+    line = asdict(ledger.cost_record(RUN, store, price))
     assert {key: line[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"a": 1}'])
 def test_a_damaged_summary_makes_a_run_pending(store: LocalStore, content: bytes) -> None:
     store.put("r1/summary.json", content)
-    assert cost_record(RUN, store, 1.0).state == "pending"
+    assert ledger.cost_record(RUN, store, 1.0).state == "pending"
 
 
 def test_earlier_lines_stay_while_their_runs_are_complete(store: LocalStore) -> None:
-    def line(name: str, step: int, **changes: Any) -> CostRecord:
+    def line(name: str, step: int, **changes: Any) -> ledger.CostRecord:
         store.put(f"{name}/_SUCCESS", b"")
-        record = CostRecord(f"step {step}", step, f"/c/step_{step}", name, "complete")
+        record = ledger.CostRecord(f"step {step}", step, f"/c/step_{step}", name, "complete")
         return replace(record, **changes)
 
     gone, present = line("r1", 1), line("r2", 2)
@@ -103,11 +99,11 @@ def test_earlier_lines_stay_while_their_runs_are_complete(store: LocalStore) -> 
 
 
 def test_a_ledger_is_read_as_it_was_written(store: LocalStore) -> None:
-    assert read_ledger(store) == ([], set())
-    lines = [CostRecord("a", None, "s", "r"), CostRecord("b", 3, "s", "", note="«x»")]
-    write_ledger(store, lines, {3, 1})
-    assert read_ledger(store) == (lines, {1, 3})
-    tree = json.loads(store.get(LEDGER) or b"")
+    assert ledger.read_ledger(store) == ([], set())
+    lines = [ledger.CostRecord("a", None, "s", "r"), ledger.CostRecord("b", 3, "s", "", note="«x»")]
+    ledger.write_ledger(store, lines, {3, 1})
+    assert ledger.read_ledger(store) == (lines, {1, 3})
+    tree = json.loads(store.get(ledger.LEDGER) or b"")
     assert tree == {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": [1, 3]}
-    store.put(LEDGER, b'{"runs": [{"a": 1}]}')
-    assert read_ledger(store) == ([], set()), "a damaged ledger is made again"
+    store.put(ledger.LEDGER, b'{"runs": [{"a": 1}]}')
+    assert ledger.read_ledger(store) == ([], set()), "a damaged ledger is made again"

@@ -1,7 +1,5 @@
 """Find the GPUs of this machine, or of a cluster."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -40,9 +38,7 @@ def test_a_machine_has_the_gpus_that_this_process_may_see(
         ([{"CPU": 8, "memory": 2**34}, {"CPU": 3}, {"CPU": 1}], Machine(0, slots=5, shared=True)),
     ],
 )
-def test_a_cluster_is_joined_counted_and_left(
-    monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, float]], expected: Machine
-) -> None:
+def test_a_cluster_is_joined_counted_and_left(monkeypatch, nodes, expected) -> None:
     joined: list[str] = []
     ray = SimpleNamespace(shutdown=lambda: joined.remove("it"))
     monkeypatch.setitem(sys.modules, "ray", ray)

@@ -1,7 +1,5 @@
 """Pack the runs of a sweep into lanes that share engines and GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace

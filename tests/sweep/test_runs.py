@@ -1,7 +1,5 @@
 """Plan the run of each model: its id, its GPUs, and the runs that may share its engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -42,9 +40,7 @@ def checkpoint_8(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
     return make_checkpoint(tmp_path / "step_8", 4.0, 5.0, 6.0)
 
 
-def test_the_run_id_changes_with_the_content_of_a_checkpoint(
-    checkpoint_7: Path, make_checkpoint: Callable[..., Path]
-) -> None:
+def test_the_run_id_changes_with_the_content_of_a_checkpoint(checkpoint_7, make_checkpoint) -> None:
     before = of(checkpoint_7).run_id
     make_checkpoint(checkpoint_7, 1.0, 2.0, 3.0)
     assert of(checkpoint_7).run_id == before
@@ -86,9 +82,7 @@ def test_models_of_one_source_are_labelled_with_what_differs(
     assert [run.label for run in runs] == labels
 
 
-def test_gpus_are_those_of_engines_and_served_models(
-    checkpoint_7: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_are_those_of_engines_and_served_models(checkpoint_7, monkeypatch) -> None:
     monkeypatch.setattr(roles, "demand", lambda parts, *, on_gpu: [(2.0, 1), (2.0, 2)])
     (checkpoint_7 / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
     engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
@@ -101,9 +95,7 @@ def test_gpus_are_those_of_engines_and_served_models(
     assert (run.workers, run.server_gpus, run.min_gpus) == (None, 0, 1)
 
 
-def test_an_incomplete_checkpoint_is_refused_and_an_outage_is_not(
-    checkpoint_7: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_checkpoint_is_refused_and_an_outage_is_not(checkpoint_7, monkeypatch):
     lacking = Checkpoint("step_7", 7, str(checkpoint_7), "", "m-2.safetensors is missing")
     run = entry_of_checkpoint(sweep_of(), lacking, "out")
     assert run.refused == "the checkpoint is incomplete: m-2.safetensors is missing"

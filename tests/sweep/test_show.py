@@ -1,20 +1,10 @@
 """The plan and the ledger of a sweep, as ``ace-ray sweep`` prints them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-import pytest
 import yaml
 
 
 def test_a_plan_names_sizes_refusals_and_costs_and_writes_nothing(
-    invoke: Any,
-    tmp_path: Path,
-    make_checkpoint: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
+    invoke, tmp_path, make_checkpoint, monkeypatch
 ) -> None:
     monkeypatch.setattr("ace_ray.sweep.runs.size_of", lambda model: None)
     for step in range(1, 7):

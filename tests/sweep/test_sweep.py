@@ -384,9 +384,7 @@ class TestEarly:
         with pytest.raises(UserError, match="unknown how alpha was shared"):
             setup.sweep()
 
-    def test_comparisons_are_updated_at_the_end_or_named(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_comparisons_are_updated_at_the_end_or_named(self, setup, monkeypatch) -> None:
         def look(plan: Any, store: Any) -> bool:
             if plan.config.early.reference.endswith(first):
                 return True  # the reference has more rows now
@@ -428,9 +426,7 @@ class TestFailures:
         ],
         ids=["broken", "failed", "dies", "incomplete"],
     )  # fmt: skip
-    def test_a_failed_run_is_named_and_tried_by_the_next_call(
-        self, setup: Setup, steps: list[int], bad: Any, note: str, lanes: Any
-    ) -> None:
+    def test_a_failed_run_is_named_and_tried_by_the_next_call(self, setup, steps, bad, note, lanes):
         setup.script = scripted(step_2=bad)
         setup.save(*steps)
         assert setup.run() == 1
@@ -457,9 +453,7 @@ class TestFailures:
         assert sorted(setup.lanes[1:]) == [["step 2"], ["step 3"]]
         assert setup.states() == {"step 1": "complete", "step 2": "failed", "step 3": "complete"}
 
-    def test_an_outage_of_the_store_is_waited_for(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_outage_of_the_store_is_waited_for(self, setup, monkeypatch) -> None:
         failures = {is_finished: 3, write_ledger: 2}
         monkeypatch.setattr(module, "AGAIN_S", 0.0)
 
@@ -557,10 +551,9 @@ class TestStopping:
             ([signal.SIGTERM], complete_all, "complete", ""),
             ([signal.SIGINT], leave_all, "incomplete", "rows are missing"),
         ],
+        ids=["before the first row", "after the last row", "between rows"],
     )
-    def test_signals_reach_the_lanes_and_no_lane_begins(
-        self, setup: Setup, signals: list[signal.Signals], ends: Script, state: str, note: str
-    ) -> None:
+    def test_signals_reach_the_lanes_and_no_lane_begins(self, setup, signals, ends, state, note):
         def script(lane: FakeLane) -> None:
             for number in signals:
                 os.kill(os.getpid(), number)
@@ -576,9 +569,7 @@ class TestStopping:
         setup.script = complete_all
         assert setup.run() == 0
 
-    def test_a_lane_that_does_not_stop_is_killed(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_lane_that_does_not_stop_is_killed(self, setup, monkeypatch) -> None:
         monkeypatch.setattr(module, "END_S", -1000.0)
 
         def wait(lane: FakeLane, seconds: float) -> None:
@@ -595,9 +586,7 @@ class TestStopping:
     @pytest.mark.parametrize(
         ("rows", "shares"), [(5, [1 / 3, 1 / 2, 1, 1, 1, 1]), (0, [1 / 3, 1, 1, 1, 1, 1])]
     )
-    def test_runs_get_equal_times_and_then_the_rest(
-        self, setup: Setup, rows: int, shares: list[float]
-    ) -> None:
+    def test_runs_get_equal_times_and_then_the_rest(self, setup, rows, shares) -> None:
         def script(lane: FakeLane) -> None:
             if lane.labels != ["step 1"] or len(setup.started) == 6:
                 return complete_all(lane)
@@ -664,9 +653,7 @@ class TestWatching:
         assert not any(line.startswith("step 3: refused") for line in setup.log_lines)
         assert setup.states() == dict.fromkeys(("step 1", "step 2", "step 3"), "complete")
 
-    def test_a_mistake_in_the_config_is_found_before_the_watch(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_mistake_in_the_config_is_found_before_the_watch(self, setup, monkeypatch) -> None:
         wrong = [{"name": "acebench", "categories": ["Atom"]}]
         for steps in ([], [1]):
             setup.save(*steps)

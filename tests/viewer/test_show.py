@@ -1,7 +1,5 @@
 """``ace-ray show``, rows behind the pages, and the bounded parts of large rows."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile
@@ -77,9 +75,7 @@ def test_a_row_is_shown_whole_and_harmless(run: Any, invoke: Any) -> None:
     assert "evil password='hunter2-42'" in output, "stored texts are not masked"
 
 
-def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(
-    invoke: Any, tmp_path: Path
-) -> None:
+def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(invoke, tmp_path) -> None:
     def with_state(number: int, entry: Entry) -> Episode:
         episode = answered(number, entry)
         box = [{"Files": {"a.txt": HOSTILE, "gone": 1}}]
@@ -101,9 +97,7 @@ def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(
     assert [(tool["name"], tool["since"]) for tool in read["tools"]] == [("find", 1), ("later", 3)]
 
 
-def test_json_has_all_rows_and_complete_texts(
-    invoke: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_has_all_rows_and_complete_texts(invoke, tmp_path, monkeypatch) -> None:
     folder, rows = tmp_path / "run", written_run(tmp_path / "run", answered, samples=4)
     lines = [json.loads(line) for line in invoke("show", folder, "--json").stdout.splitlines()]
     read = {view["row_id"]: view for view in lines}
@@ -199,6 +193,17 @@ def run_with(folder: Path, changed: dict[str, str]) -> str:
     table = pa.Table.from_pylist([changed_row | {"attempts": 2}], schema=ROWS)
     write_parts(LocalStore(str(folder)), "00000000000002-aa", table)
     return str(changed_row["row_id"])
+
+
+@pytest.mark.nightly
+def test_eight_mebibytes_of_all_messages_and_one_of_each_are_shown(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "x" * 2 * SHOWN_CHARS}] * 10
+    row_id = run_with(tmp_path / "run", {"messages": json.dumps(messages)})
+    stored = StoredRun(open_store(str(tmp_path / "run")))
+    (view,) = episodes(stored, select(stored, Filter(entry=row_id)))
+    lengths = [len(step.text) for step in view.steps]
+    assert max(lengths) < SHOWN_CHARS + 100
+    assert 7 * SHOWN_CHARS < sum(lengths) < 8 * SHOWN_CHARS + 2_000
 
 
 @pytest.mark.nightly

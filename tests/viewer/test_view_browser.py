@@ -1,7 +1,5 @@
 """``ace-ray view``: lists, rows, two runs, keys, hostile texts, and requests without the token."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -75,10 +73,17 @@ def cookie(address: str) -> dict[str, str]:
     return {"Cookie": f"ace_ray_view_{urlsplit(address).port}={TOKEN}"}
 
 
+class Unfollowed(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect, so that a test sees this answer and not that of the next page."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 def ask(address: str, **headers: str) -> tuple[int, Any, str]:
     request = urllib.request.Request(address, headers={**cookie(address), **headers})
     try:
-        with urllib.request.urlopen(request) as answer:
+        with urllib.request.build_opener(Unfollowed).open(request) as answer:
             return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read().decode()
@@ -102,9 +107,7 @@ def listed(page: str) -> tuple[str, list[str]]:
     return count, re.findall(r"data-open>([^<]*)<", page)
 
 
-def test_a_slow_filter_by_cause_does_not_stop_other_pages(
-    site: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_filter_by_cause_does_not_stop_other_pages(site, monkeypatch) -> None:
     start, stop = threading.Event(), threading.Event()
 
     def slow(*runs: Any) -> Explanation:
@@ -213,12 +216,22 @@ def test_only_get_requests_to_this_host_are_answered(site: str) -> None:
         urllib.request.urlopen(request)
 
 
-def test_requests_without_the_token_are_refused(site: str) -> None:
-    for path in ("/", "/run/one/state?token=", "/nothing?token=%ff", f"/?token={TOKEN}x"):
-        status, headers, text = ask(f"{site}{path}", Cookie="ace_ray_view=x")
-        assert status == 403
-        assert "open the URL that it printed" in text
-        assert "set-cookie" not in headers
+@pytest.mark.parametrize("token", ["", "%ff", TOKEN[:-1], f"{TOKEN}x"])
+def test_a_wrong_token_is_refused_and_sets_no_cookie(site: str, token: str) -> None:
+    for path in ("/", "/run/one/state", "/nothing"):
+        for query, value in ((f"?token={token}", "x"), ("", token)):
+            name = f"ace_ray_view_{urlsplit(site).port}"
+            status, headers, text = ask(f"{site}{path}{query}", Cookie=f"{name}={value}")
+            assert status == 403
+            assert "open the URL that it printed" in text
+            assert "set-cookie" not in headers
+
+
+def test_a_right_token_becomes_a_cookie_of_this_host(site: str) -> None:
+    status, headers, _ = ask(f"{site}//evil.example/?token={TOKEN}&page=2", Cookie="")
+    assert (status, headers["location"]) == (303, "/evil.example/?page=2")
+    pair = cookie(site)["Cookie"]
+    assert headers["set-cookie"].split("; ") == [pair, "HttpOnly", "Path=/", "SameSite=lax"]
 
 
 def test_the_printed_address_lets_in(tmp_path: Path) -> None:
@@ -239,7 +252,8 @@ def test_the_printed_address_lets_in(tmp_path: Path) -> None:
 def test_a_port_in_use_is_refused(invoke: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2))
     with listener_at(0) as listener:
-        port = listener.getsockname()[1]
+        host, port = listener.getsockname()
         result = invoke("view", folder, "--port", port)
+    assert host == "127.0.0.1", "other machines do not reach it"
     assert result.code == 2
     assert f"--port {port}: cannot listen on this port; name another port" in result.stderr

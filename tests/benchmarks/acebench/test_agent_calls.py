@@ -1,7 +1,5 @@
 """Which messages are calls: the official decoders' reading, and the fixed one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ace_ray.benchmarks.acebench.agent_calls import AgentCall, agent_calls

@@ -1,7 +1,5 @@
 """ACEBench behind the protocol: comparability, options, tasks, unread calls, gold answers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
@@ -53,26 +51,16 @@ def test_official_data_and_prompts_compare(shared_data: Path) -> None:
     for languages in (["zh"], ["zh", "en"]):
         benchmark = ACEBench.from_options({"data": str(shared_data), "languages": languages})
         note = benchmark.summarize([], 0.0)["comparable"]
-        assert note.startswith(
-            "official data, prompts and protocol: the official rule set is comparable"
-        )
+        assert note.startswith("official data, prompts and protocol: the official rule set")
         assert benchmark.resolved()["prompts"] == "official"
         assert ACEBench.from_options(benchmark.resolved()).identity() == benchmark.identity()
 
 
-def test_options_are_resolved_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
+def test_options_are_resolved_or_refused(tmp_path, monkeypatch, cache) -> None:
     assert ACEBench.from_options({"languages": ["zh", "zh"]}).resolved() == {
-        "data": "mini",
-        "languages": ["zh"],
-        "categories": ["all"],
-        "prompts": "own",
-        "variant": "standard",
-        "prompt_file": None,
-        "mode": "prompt",
-        "max_messages": 40,
-        "user": "same",
+        **{"data": "mini", "languages": ["zh"], "categories": ["all"], "prompts": "own"},
+        **{"variant": "standard", "prompt_file": None, "mode": "prompt"},
+        **{"max_messages": 40, "user": "same"},
     }
     shutil.copytree(MINI, tmp_path / "rows")
     monkeypatch.chdir(tmp_path)
@@ -143,17 +131,23 @@ def gold_entry(gold: object, category: str = "normal_atom_bool") -> Entry:
     return Entry("acebench", category, "en", f"{category}_0", {"function": functions}, gold)
 
 
-def test_gold_answers_are_written_and_mangled() -> None:
-    golds: list[tuple[Any, str, str]] = [
+@pytest.mark.parametrize(
+    ("gold", "text", "mangled"),
+    [
         ({"f": {"a": "it's"}}, """[f(a="it's")]""", """[f(a="it's altered")]"""),
         ({"f": {"a": [True, 1]}}, "[f(a=[True, 1])]", "[f(a=[False, 1])]"),
         ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
         # The mangled copy differs from all alternatives.
         ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
-    ]
-    for gold, text, mangled in golds:
-        assert answers.render_gold(gold_entry(gold)) == text
-        assert answers.render_mangled(gold_entry(gold)) == mangled
+    ],
+    ids=["text", "list", "empty object", "alternatives"],
+)
+def test_gold_answers_are_written_and_mangled(gold: Any, text: str, mangled: str) -> None:
+    assert answers.render_gold(gold_entry(gold)) == text
+    assert answers.render_mangled(gold_entry(gold)) == mangled
+
+
+def test_repeated_functions_and_wrong_values_are_written() -> None:
     repeated = gold_entry({"f_1": {"a": 1}, "f_2": {"a": 2.5}})
     assert answers.render_gold(repeated) == "[f(a=1), f(a=2.5)]"
     wrong = gold_entry({"a": ["x"]}, "special_error_param")

@@ -1,7 +1,5 @@
 """Native tool calling: schemas and names of tools, and calls written in the official syntax."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Scoring outputs made elsewhere, end to end, on the English mini set."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path
@@ -56,9 +54,7 @@ def files(tmp_path: Path) -> list[Path]:
 REFUSED = r"contains the run of other outputs \(model 'A'\).*--fresh"
 
 
-def test_the_run_of_other_outputs_is_replaced_only_when_asked(
-    tmp_path: Path, files: list[Path]
-) -> None:
+def test_the_run_of_other_outputs_is_replaced_only_when_asked(tmp_path, files) -> None:
     score(tmp_path, files[0], model="A")
     score(tmp_path, files[0], model="A")
     before = (tmp_path / "out/run.json").read_bytes()
@@ -70,9 +66,7 @@ def test_the_run_of_other_outputs_is_replaced_only_when_asked(
     assert json.loads((tmp_path / "out/run.json").read_text())["model"]["source"] == "B"
 
 
-def test_a_run_that_another_process_stored_meanwhile_is_not_replaced(
-    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_another_process_stored_meanwhile_is_not_replaced(tmp_path, files, monkeypatch):
     def store_run(_: LocalStore) -> None:
         monkeypatch.setattr(LocalStore, "check_conditions", lambda _: None)
         score(tmp_path, files[0], model="A")

@@ -1,7 +1,5 @@
 """Prompts: the messages of a generation row, from our own texts and from the official ones."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

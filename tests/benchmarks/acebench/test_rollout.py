@@ -1,7 +1,5 @@
 """Agent episodes in this process: who speaks when, what each sees, and how an episode ends."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json
@@ -180,20 +178,22 @@ def test_a_deadline_or_a_full_context_keeps_the_work_done() -> None:
 SLOW = "no answer before the episode's deadline"
 
 
-def test_failures_of_others_are_no_wrong_answer() -> None:
-    failures: list[tuple[str, list[Any], list[Any], type[Exception], str]] = [
+@pytest.mark.parametrize(
+    ("category", "agent", "user", "error", "message"),
+    [
         ("multi_step", [PromptTooLong("full")], [], PromptTooLong, "full"),
         ("multi_turn", ["What?"], ["Hi", PromptTooLong("full")], PromptTooLong, "simulator: full"),
-        # A simulator that hangs, or an engine that has not answered once.
         ("multi_turn", ["What?"], [hang], EpisodeStalled, SLOW),
         ("multi_turn", [hang], ["What?"], EpisodeStalled, SLOW),
-    ]
+    ],
+    ids=["long task", "full simulator", "silent simulator", "silent agent"],
+)
+def test_failures_of_others_are_no_wrong_answer(category, agent, user, error, message) -> None:
     benchmark = bench()
-    for category, agent, user, error, message in failures:
-        models = ScriptedModel(*agent), ScriptedModel(*user)
-        seconds = 0.2 if message == SLOW else None
-        with pytest.raises(error, match=message):
-            play(benchmark, entry(benchmark, category), *models, seconds=seconds)
+    models = ScriptedModel(*agent), ScriptedModel(*user)
+    seconds = 0.2 if message == SLOW else None
+    with pytest.raises(error, match=message):
+        play(benchmark, entry(benchmark, category), *models, seconds=seconds)
 
 
 def test_native_agents_see_a_chat_with_calls_and_results() -> None:

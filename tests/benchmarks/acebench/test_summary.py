@@ -1,7 +1,5 @@
 """Summaries of verdicts made by hand, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A real copy of bfcl-eval where there is one, and made-up ones."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 The package has the rows of the mini set in upstream's layout, and short texts as prompts."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

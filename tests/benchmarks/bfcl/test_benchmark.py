@@ -1,7 +1,5 @@
 """BFCL as a benchmark: options, identity, and whole episodes without Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json
@@ -9,14 +7,13 @@ import pickle
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, UpstreamPackage
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
@@ -57,19 +54,22 @@ def test_all_categories_that_can_run_are_run_and_the_others_named() -> None:
     assert bfcl("non_live").summarize([], 0.0)["not_run"] == {}
 
 
-def test_options_that_cannot_be_are_refused() -> None:
-    refused: list[tuple[str, dict[str, Any], str]] = [
+@pytest.mark.parametrize(
+    ("category", "options", "message"),
+    [
         ("memory_vector", {}, "no embedding endpoint"),
         ("ruby", {}, "no category or group 'ruby'.*simple_python"),
         ("format_sensitivity", {"mode": "native"}, "formats need prompt mode"),
         ("all", {"contamination": True, "mode": "native"}, "contamination.*mode: prompt"),
         ("memory_vector", {"embedding": ENDPOINT}, "mini set has no class MemoryAPI_vector"),
         ("all", {"embedding": {**ENDPOINT, "api_key_env": "NO_KEY"}}, "NO_KEY is not set"),
-    ]
-    for category, options, message in refused:
-        with pytest.raises(UserError, match=message) as caught:
-            bfcl(category, **options).ready(named=True)
-        assert "\n" not in str(caught.value)
+    ],
+    ids=["no endpoint", "category", "native formats", "native contamination", "class", "no key"],
+)
+def test_options_that_cannot_be_are_refused(category, options, message) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        bfcl(category, **options).ready(named=True)
+    assert "\n" not in str(caught.value)
 
 
 def test_resolved_options_make_the_same_benchmark_and_scores_have_an_identity() -> None:
@@ -187,9 +187,7 @@ def test_gold_answers_of_the_mini_set(capsys: pytest.CaptureFixture[str]) -> Non
     assert kinds == {"value_error:string"}, "wrong values, not fewer calls"
 
 
-def test_real_copy_is_comparable_and_an_altered_one_is_not(
-    bfcl_copy: UpstreamPackage, tmp_path: Path
-) -> None:
+def test_real_copy_is_comparable_and_an_altered_one_is_not(bfcl_copy, tmp_path) -> None:
     benchmark = bfcl("live_parallel", "memory_rec_sum", "sql", "rest", data=bfcl_copy.name)
     assert benchmark.identity()["prompts"] == "official"
     note = benchmark.summarize([], 0.0)["comparable"]

@@ -1,7 +1,5 @@
 """Copies of bfcl-eval: found, read, refused in one line, and imported whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -87,9 +85,7 @@ def test_data_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.M
     refused("unknown category 'ruby'; write one of simple_python", "mini", "ruby")
     refused("BFCL_v4_sql.json: no such file; .*bfcl-eval", "mini", "sql")
     folder = write_copy(tmp_path / "old", "2025.7.1")
-    line = refused(
-        f"is version 2025.7.1 of bfcl-eval, but ace_ray supports only version {VERSION}", folder
-    )
+    line = refused(f"is version 2025.7.1 of bfcl-eval, .* supports only version {VERSION}", folder)
     assert f"bfcl-eval=={VERSION}" in line
     assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -124,10 +120,9 @@ def test_answers_of_other_questions_are_refused(made_up: Path, category: str) ->
         ("multi_turn_base", "ground_truth", [["f()"]], "but its gold calls cover 1"),
         ("memory_kv", "ground_truth", [], "ground_truth"),
     ],
+    ids=["role", "parameters", "scenario", "two functions", "turns", "answers"],
 )
-def test_rows_of_another_shape_are_refused(
-    made_up: Path, category: str, key: str, value: object, match: str
-) -> None:
+def test_rows_of_another_shape_are_refused(made_up, category, key, value, match) -> None:
     file = upstream_package.question_file(category)
     if key == "ground_truth":
         file = str(upstream_package.answer_file(category))
@@ -165,9 +160,7 @@ def test_import_lands_whole_and_once(made_up: Path, log_lines: list[str]) -> Non
     assert log_lines[0].startswith("already imported, nothing to do: 182 rows")
 
 
-def test_installed_package_is_imported_without_running_it(
-    made_up: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installed_package_is_imported_without_running_it(made_up, monkeypatch) -> None:
     """The made-up package raises when Python imports it."""
     monkeypatch.syspath_prepend(str(made_up))
     manifest = json.loads((import_copy(None) / "manifest.json").read_text())
@@ -182,9 +175,7 @@ def test_installed_package_is_imported_without_running_it(
         (f"{TOOL_FOLDER}/ticket_api.py", "import socket\nclass TicketAPI: ...\n", "ticket_api"),
     ],
 )
-def test_incomplete_or_broken_copy_leaves_nothing_behind(
-    made_up: Path, name: str, text: str | None, match: str
-) -> None:
+def test_incomplete_or_broken_copy_leaves_nothing_behind(made_up, name, text, match) -> None:
     path = made_up / "bfcl_eval" / name
     if text is None:
         path.unlink()

@@ -1,7 +1,5 @@
 """Prompts and tools: the source of their texts, their forms, and functions as a model sees them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -59,10 +57,9 @@ def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
         (HINT_SOURCE, "{value['type']}", "some type", "the hints about types do not"),
         (NATIVE_SOURCE, '" float!"', "note()", "the note on floats is not in the expected place"),
     ],
+    ids=["call", "missing field", "languages", "types", "floats"],
 )
-def test_a_changed_source_is_refused(
-    made_up: Path, name: str, old: str, new: str, match: str
-) -> None:
+def test_a_changed_source_is_refused(made_up, name, old, new, match) -> None:
     path = made_up / "bfcl_eval" / name
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))

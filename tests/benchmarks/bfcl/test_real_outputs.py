@@ -1,7 +1,5 @@
 """Published answers, of the data and of real models, get the verdicts of upstream's evaluator."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -70,9 +68,7 @@ def test_gold_answers_pass_but_for_the_known_ones(entries: dict[str, Entry]) -> 
         pytest.param(("multi_turn_composite",), 200, id="composite", marks=pytest.mark.nightly),
     ],
 )
-def test_gold_answers_of_unused_categories(
-    bfcl_copy: UpstreamPackage, categories: tuple[str, ...], answers: int
-) -> None:
+def test_gold_answers_of_unused_categories(bfcl_copy, categories, answers) -> None:
     """All gold answers pass but for the listed ones, and no mangled copy does."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name, "categories": list(categories)})
     benchmark.ready(named=True)
@@ -87,9 +83,7 @@ def test_gold_answers_of_unused_categories(
             assert {rules: v.valid for rules, v in verdicts.items()} == expected, entry.id
 
 
-def test_outputs_of_unused_categories_count_where_they_are_named(
-    copy_entries: Entries, tmp_path: Path
-) -> None:
+def test_outputs_of_unused_categories_count_where_they_are_named(copy_entries, tmp_path) -> None:
     file = tmp_path / "m" / "BFCL_v3_sql_result.json"
     second_file = file.with_name("BFCL_v3_simple_result.json")
     file.parent.mkdir()
@@ -107,12 +101,7 @@ def test_outputs_of_unused_categories_count_where_they_are_named(
 
 @pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])
 def test_native_answers_get_the_verdicts_that_upstream_stored(
-    real_outputs: Path,
-    bfcl_copy: UpstreamPackage,
-    copy_entries: Entries,
-    tmp_path: Path,
-    third: int,
-    answers: int,
+    real_outputs, bfcl_copy, copy_entries, tmp_path, third, answers
 ) -> None:
     """``strict`` agrees with ``official`` on all of these 908 answers."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name})
@@ -134,9 +123,7 @@ def test_native_answers_get_the_verdicts_that_upstream_stored(
     assert count == answers
 
 
-def test_prompted_texts_are_judged_and_strict_differs_where_it_should(
-    real_outputs: Path, entries: dict[str, Entry]
-) -> None:
+def test_prompted_texts_are_judged_and_strict_differs_where_it_should(real_outputs, entries):
     """Upstream's evaluator gives the same 852 official verdicts (docs/parity.md)."""
     counts, differing = Counter[str](), Counter[str]()
     for row in rows_of(real_outputs / "bfcl_prompt_texts.jsonl"):

@@ -1,7 +1,5 @@
 """Queries, scripted agents, episodes and checkouts, with sentences of our own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """API answers: recorded ones, real APIs, and a model as simulator."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json
@@ -126,9 +124,7 @@ def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
         assert response(cache, {}, api=names_key("Data", "a", "a")) is None, "all files or none"
 
 
-def test_exported_answers_can_be_imported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exported_answers_can_be_imported(tmp_path, capsys) -> None:
     def command(action: str, folder: str, cache: str) -> str:
         folders = [str(tmp_path / folder), "--cache-folder", str(tmp_path / cache)]
         with pytest.raises(SystemExit) as system_exit:
@@ -415,12 +411,12 @@ def test_the_form_and_the_schema_follow_the_models_name() -> None:
         ("/models/mirrorapi_cache/", "mirror_cache", ""),
         ("Qwen/Qwen2.5-7B-Instruct", "own", json.dumps(SCHEMA)),
     ):
-        assert form_of(name) == form
+        assert form_of(name) == form, name
         model = ScriptedModel(GOOD)
         first_simulator = simulator(model, form_of(name), model=name)
-        assert call(ApiCaller(simulator=first_simulator), {}).response == VALUE
-        assert [request.sampling.schema for request in model.requests] == [schema]
-        assert ("schema_sha256" in first_simulator.identity()) is bool(schema)
+        assert call(ApiCaller(simulator=first_simulator), {}).response == VALUE, name
+        assert [request.sampling.schema for request in model.requests] == [schema], name
+        assert ("schema_sha256" in first_simulator.identity()) is bool(schema), name
         second_simulator = Simulator(role_of(model, model=name), form_of(name), "other")
         ids |= {first_simulator.simulator_id, second_simulator.simulator_id}
     assert len(ids) == 6

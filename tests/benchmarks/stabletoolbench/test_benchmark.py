@@ -1,7 +1,5 @@
 """StableToolBench as a benchmark: options, identity, and whole episodes without Ray."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle
@@ -82,9 +80,7 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"G2_category is missing.*leave the group out"):
         build(tmp_path, data=str(folder), groups=["G2_category"]).entries()
     # A pool holds the APIs of groups that are there and not run.
-    part, total = (
-        build(tmp_path, groups=run, tool_scope="all") for run in (groups[:1], list(GROUPS))
-    )
+    part, total = (build(tmp_path, groups=run, tool_scope="all") for run in (groups[:1], [*GROUPS]))
     assert part.identity()["episodes"]["pool_sha256"] == total.identity()["episodes"]["pool_sha256"]
 
 
@@ -156,22 +152,29 @@ def test_an_answer_is_judged(tmp_path: Path) -> None:
     assert call["failure"] == "no_backend"
 
 
-def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
-    sampling: dict[str, Any] = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "seed": 4}
-    for role, role_sampling, expected in (
+OWN: dict[str, Any] = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "seed": 4}
+
+
+@pytest.mark.parametrize(
+    ("role", "role_sampling", "drawn"),
+    [
         (ENDPOINT, asking.SAMPLING, Sampling(0.0, max_tokens=512)),
-        (ENDPOINT | {"sampling": sampling}, Sampling(**sampling), Sampling(**sampling)),
-    ):
-        benchmark, judging = build(tmp_path, fac=True, judge=role), ScriptedModel("Solved")
-        context = staged(benchmark, calls_once())
-        context = replace(context, roles={"judge": RoleModel(judging, role_sampling, {})})
-        asyncio.run(benchmark.run(benchmark.entries()[0], context))
-        assert (
-            replace(judging.requests[-1].sampling, seed=role_sampling.seed, schema="") == expected
-        )
-        # A sampling of the judge's own is in the identity of the role.
-        identity = benchmark.identity()["episodes"]["judge"]
-        assert ("fac_sampling" in identity) is (expected.top_p == 1)
+        (ENDPOINT | {"sampling": OWN}, Sampling(**OWN), Sampling(**OWN)),
+    ],
+    ids=["upstream's sampling", "sampling of the config"],
+)
+def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(
+    tmp_path, role, role_sampling, drawn
+) -> None:
+    benchmark, judging = build(tmp_path, fac=True, judge=role), ScriptedModel("Solved")
+    context = staged(benchmark, calls_once())
+    context = replace(context, roles={"judge": RoleModel(judging, role_sampling, {})})
+    asyncio.run(benchmark.run(benchmark.entries()[0], context))
+    sampling = judging.requests[-1].sampling
+    assert replace(sampling, seed=role_sampling.seed, schema="") == drawn
+    # A sampling of the judge's own is in the identity of the role.
+    identity = benchmark.identity()["episodes"]["judge"]
+    assert ("fac_sampling" in identity) is (drawn.top_p == 1)
 
 
 def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,9 +209,7 @@ def test_a_query_that_the_reference_lacks_is_not_won(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("endpoint", [False, True])
-def test_a_second_run_of_the_same_simulator_comes_from_the_cache(
-    tmp_path: Path, endpoint: bool
-) -> None:
+def test_a_second_run_of_the_same_simulator_comes_from_the_cache(tmp_path, endpoint) -> None:
     """Settings of the candidate count if it is the simulator."""
     more = {"simulator": ENDPOINT} if endpoint else {}
     benchmark = build(tmp_path, apis=["cache", "simulator"], judge="none", **more)
@@ -237,13 +238,13 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
         rows.append({**row, "status": "scored", "state": state})
     rows[0] |= {"status": "infra_error", "state": None}
     rows.append(rows[1] | {"sample": 1})
-    summary = {"timing": {"wall_s": 3}, "model": {"source": "org/tiny"}}
+    summary = {"timing": {"wall_s": 3}, "model": {"source": "org/ti \n<ny"}}
     files = dict(benchmark.files(lambda: rows, summary))
-    result = "results/tools/tiny_all.json"
+    result = "results/tools/ti-ny_all.json"
     assert set(files) == {result, *(f"converted/{group}.json" for group in GROUPS)}
     seed = json.loads(files[result])
     assert seed["summary"]["solved_count"] == len(rows) - 1
-    assert seed["metadata"]["config"]["evaluator_model"] == "org/tiny"
+    assert seed["metadata"]["config"]["evaluator_model"] == "org/ti \n<ny"
     converted = json.loads(files[f"converted/{rows[1]['category']}.json"])
     assert converted[rows[1]["id"]]["available_tools"][-1]["function"]["name"] == "Finish"
     for path, content in files.items():

@@ -1,7 +1,5 @@
 """Episodes of chains (CoT@n) and tree search (DFSDT), with native calls and in the ReAct form."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any
@@ -201,9 +199,7 @@ def test_the_depth_goes_one_round_back() -> None:
     assert (run.ended, run.valid, run.final) == ("exhausted", False, None)
     parents = enumerate((0, 2, 2, 0, 8, 8))
     assert tree(run) == [(parent, f'{{"q": {number}}}') for number, parent in parents]
-    assert len({request.sampling.seed for request in model.requests}) == 2, (
-        "a second child has another seed"
-    )
+    assert len({request.sampling.seed for request in model.requests}) == 2, "each child has a seed"
     table = Table()
     run = play(ScriptedModel(call(1)), method=DFS, max_queries=3, caller=table)
     assert (run.ended, run.query_count) == ("max_queries", 3)
@@ -246,23 +242,32 @@ def test_an_episode_in_the_react_form() -> None:
     assert "Finish needs return_type" in json.dumps(run.messages)
 
 
-def test_replies_and_arguments_of_finish_are_read_as_upstream_reads_them() -> None:
+def test_replies_are_read_as_upstream_reads_them() -> None:
     for text in (ROUND, "words", "Action: a\nAction Input: b\nAction Input: c", "Action: x"):
         thought, (read,) = read_react(text)
         assert thought == text
         # Upstream's expressions: a marker that is missing is found at -1.
         assert read.name == text[text.find("Action: ") + 8 : text.find("\nAction Input: ")]
         assert read.arguments == text[text.find("Action Input: ") + 14 :]
-    give = '{"return_type": "give_answer", "final_answer": '
-    for arguments, code, phrase, final in (
-        (give + '{"a": [1]}}', 3, "handed over", '{"a": [1]}'),
+
+
+GIVE = '{"return_type": "give_answer", "final_answer": '
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "phrase", "final"),
+    [
+        (GIVE + '{"a": [1]}}', 3, "handed over", '{"a": [1]}'),
         ('{"return_type": "give_answer"}', 2, "needs final_answer", ""),
         ("[]", 2, "needs return_type", ""),
         # Text that is not JSON is searched for the two keys.
-        (give + '"say "hi""}', 3, "handed over", 'say "hi""}'),
+        (GIVE + '"say "hi""}', 3, "handed over", 'say "hi""}'),
         ('{"return_type": "give_up_and_restart", ', 4, "given up", ""),
-        ('{"a": ' * 100_000 + f"{give[1:]}" + '"deep', 3, "handed over", "deep"),
-    ):
-        finish = read_finish(arguments, OWN)
-        assert (finish.code, finish.answer) == (code, final)
-        assert phrase in finish.observation
+        ('{"a": ' * 100_000 + f"{GIVE[1:]}" + '"deep', 3, "handed over", "deep"),
+    ],
+    ids=["object", "no answer", "list", "quotes", "cut", "deep"],
+)
+def test_arguments_of_finish_are_read_as_upstream_reads_them(arguments, code, phrase, final):
+    finish = read_finish(arguments, OWN)
+    assert (finish.code, finish.answer) == (code, final)
+    assert phrase in finish.observation

@@ -1,7 +1,5 @@
 """Files of a run: converted answers, written and read again, and the result JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -155,16 +153,11 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     parsed = outputs(path)
-    assert [(output.entry.id, output.sample) for output in parsed] == [
-        ("7", 0),
-        ("8", 0),
-        ("8", 1),
-        ("9", 0),
-    ]
-    kinds = [
-        verdicts(output.entry, output.episode.state)["official"].error_type for output in parsed
-    ]
-    assert kinds == ["not_judged"] * 4
+    keys = [(output.entry.id, output.sample) for output in parsed]
+    assert keys == [("7", 0), ("8", 0), ("8", 1), ("9", 0)]
+    for output in parsed:
+        verdict = verdicts(output.entry, output.episode.state)["official"]
+        assert verdict.error_type == "not_judged"
     assert parsed[0].episode.output == "Rye."
     episode = parsed[1].episode
     assert episode.state == parsed[2].episode.state
@@ -200,19 +193,28 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     for text, problem in (("{}", "contains no answers"), (answer_text, "too deeply")):
         with pytest.raises(UserError, match=problem):
             read_reference(folder(tmp_path / "reference", text), [GROUP])
-    right = {"7": ANSWER}
-    bad: list[tuple[Any, Any, str]] = [
+    folder(tmp_path, {"7": ANSWER}, {"7": solved("Solved")})
+    write(tmp_path / f"{GROUP}_other.json", {})
+    refused(tmp_path, "contains two files of votes")
+
+
+RIGHT = {"7": ANSWER}
+
+
+@pytest.mark.parametrize(
+    ("answers", "votes", "problem"),
+    [
         ('{"7": {}, "7": {}}', None, "appears twice"),
         ({"77": ANSWER}, None, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
         ({"7": ANSWER | {"query": "Which cake?"}}, None, "but in the data it is"),
-        (right, {}, "query 7: has no votes, but other queries"),
-        (right, {"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
-        (right, {"7": solved(*["Solved"] * 101)}, "has no votes"),
-    ]
-    for answers, votes, problem in bad:
-        refused(folder(tmp_path, answers, votes), problem)
-    write(tmp_path / f"{GROUP}_other.json", {})
-    refused(tmp_path, "contains two files of votes")
+        (RIGHT, {}, "query 7: has no votes, but other queries"),
+        (RIGHT, {"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
+        (RIGHT, {"7": solved(*["Solved"] * 101)}, "has no votes"),
+    ],
+    ids=["id twice", "unknown id", "other query", "no votes", "list as vote", "many votes"],
+)
+def test_an_answer_or_a_vote_that_does_not_fit_is_named(tmp_path, answers, votes, problem) -> None:
+    refused(folder(tmp_path, answers, votes), problem)
 
 
 CONFIG = {"evaluator_model": "judge", "evaluation_method": "official"}

@@ -1,7 +1,5 @@
 """The judge: its questions, replies without a verdict, and its agreement with people."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter
@@ -94,7 +92,19 @@ def test_an_unsure_judge_sees_the_execution_too() -> None:
     assert {vote["status"] for vote in votes} == {"Unsolved"}
 
 
-def test_what_is_no_answer_is_unsolved_without_a_question() -> None:
+@pytest.mark.parametrize(
+    ("final", "nodes", "why"),
+    [
+        pytest.param(raw("x"), [], "no_finish", id="no call"),
+        pytest.param(
+            raw("x"), [tool_node("f", "{}", "{'name': 'Finish'}")], "no_finish", id="call"
+        ),
+        pytest.param(raw(" \n"), [tool_node("Finish", "")], "empty_answer", id="blank"),
+        pytest.param("give_up_and_restart", [], "gave_up", id="give-up as answer"),
+        pytest.param("", [tool_node("Finish", "give_up_and_restart")], "gave_up", id="give-up"),
+    ],
+)
+def test_what_is_no_answer_is_unsolved_without_a_question(final, nodes, why) -> None:
     judge = ScriptedModel("Answer Status: Solved")
     for final, nodes, why in (
         (raw("x"), [], "no_finish"),
@@ -222,11 +232,8 @@ def test_the_better_status_wins_without_a_question() -> None:
     for ours, theirs in (("Solved", "Unsolved"), ("Solved", "Unsure"), ("Unsure", "Unsolved")):
         for statuses, outcome in (((ours, theirs), "win"), ((theirs, ours), "lose")):
             comparison = sowr(judge, OTHER, statuses)
-            assert (comparison["outcome"], comparison["by"], len(comparison["rounds"])) == (
-                outcome,
-                "status",
-                3,
-            )
+            assert (comparison["outcome"], comparison["by"]) == (outcome, "status")
+            assert len(comparison["rounds"]) == 3
     assert not judge.requests
     votes = {(): "Unsure", ("Solved", "Unsolved"): "Unsure"}
     votes[("Solved", "Solved", "Unsolved")] = "Solved"

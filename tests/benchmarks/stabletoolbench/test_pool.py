@@ -1,7 +1,5 @@
 """Agents are offered APIs of a pool: by retrieval, among distractors, or all of them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path
@@ -139,9 +137,7 @@ def test_scores_read_names_of_a_pool_back(tmp_path: Path) -> None:
         message = {"name": called, "arguments": "{}", "response": ""}
         below.append({"role": "tool", "message": message, "next": []})
         below = below[0]["next"]
-    tools = [
-        {"function": {"name": tool_name}} for tool_name in (name, second_name, "a_for_x", "Finish")
-    ]
+    tools = [{"function": {"name": key}} for key in (name, second_name, "a_for_x", "Finish")]
     record: dict[str, Any] = {"query": "Who?", "available_tools": tools}
     record["answer"] = {"final_answer": "", "answer_details": [nodes]}
     path = write(tmp_path / "G1_tool.json", {entry.id: record})

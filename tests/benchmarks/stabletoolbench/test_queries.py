@@ -1,7 +1,5 @@
 """Queries become entries as published, and their APIs functions with upstream's names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +60,9 @@ def test_an_entry_holds_what_was_published(root: Path) -> None:
 
 def test_ids_filter_as_list_or_object(root: Path) -> None:
     write(queries_file(root, GROUP), [query(1), query("2"), query(3)])
-    for ids, expected in (
-        ({"1": 0, "3": 0}, ["1", "3"]),
-        ([3, "1"], ["1", "3"]),
-        (None, list("123")),
-    ):
+    for ids, kept in (({"1": 0, "3": 0}, ["1", "3"]), ([3, "1"], ["1", "3"]), (None, [*"123"])):
         write(ids_file(root, GROUP), ids) if ids else ids_file(root, GROUP).unlink()
-        assert [entry.id for entry in load(root, groups=[GROUP])] == expected
+        assert [entry.id for entry in load(root, groups=[GROUP])] == kept
 
 
 def refused(root: Path, match: str) -> None:
@@ -151,9 +145,7 @@ FIND: dict[str, Any] = {"name": "Find bread", "description": "Finds it", "requir
 
 @pytest.mark.parametrize("file", ["bakery.json", "Bakery/Find bread.json"])
 @pytest.mark.parametrize("form", ["tool", "API", "API of a query"])
-def test_a_tool_directory_replaces_descriptions(
-    root: Path, tmp_path: Path, file: str, form: str
-) -> None:
+def test_a_tool_directory_replaces_descriptions(root, tmp_path, file, form) -> None:
     api_row = {**FIND, "optional_parameters": [parameter("q")]}
     if form == "API of a query":
         api_row |= {"api_name": api_row.pop("name"), "api_description": api_row.pop("description")}

@@ -1,7 +1,5 @@
 """Verdicts and metrics of rows, groups, means, tables and reports."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -44,32 +42,41 @@ def test_metrics_of_calls() -> None:
     }
 
 
-def test_votes_become_verdicts() -> None:
-    for votes, official, strict, points in (
+@pytest.mark.parametrize(
+    ("votes", "official", "strict", "points"),
+    [
         ([S, S, N], "", "unsolved", 2 / 3),
         ([S, N], "unsure", "unsolved", 0.5),
         ([S, N, N], "unsolved", "unsolved", 1 / 3),
         ([U] * 3, "unsure", "unsure", 0.5),
         ([S, U], "", "unsure", 0.75),
-    ):
-        outcome = verdicts(ENTRY, state(SCRIPTS["answered"], votes))
-        assert (outcome["official"].error_type, outcome["strict"].error_type) == (official, strict)
-        assert (outcome["official"].valid, outcome["strict"].valid) == (not official, not strict)
-        assert outcome["official"].metrics["sopr"] == pytest.approx(points)
-        assert outcome["strict"].metrics["sopr"] == float(strict == "")
-        assert f"vote_{len(votes) - 1}" in outcome["strict"].metrics
-    # Runs without an answer, or without a judge.
-    for script, case_votes, kind, finish, gave_up in (
-        ("hopeless", [N], "no_finish", 0, 0),
-        ("gave_up", [N], "gave_up", 1, 1),
-        ("bad_finish", [N], "empty_answer", 1, 0),
-        ("answered", None, "not_judged", 1, 0),
-        ("hopeless", None, "not_judged", 0, 0),
-    ):
-        for verdict in verdicts(ENTRY, state(SCRIPTS[script], case_votes)).values():
-            assert (verdict.valid, verdict.error_type) == (False if case_votes else None, kind)
-            assert (verdict.metrics["finish"], verdict.metrics["give_up"]) == (finish, gave_up)
-            assert verdict.metrics.get("sopr") == (0 if case_votes else None)
+    ],
+    ids=["majority solved", "tie", "majority unsolved", "all unsure", "solved and unsure"],
+)
+def test_votes_become_verdicts(votes: Any, official: str, strict: str, points: float) -> None:
+    outcome = verdicts(ENTRY, state(SCRIPTS["answered"], votes))
+    assert (outcome["official"].error_type, outcome["strict"].error_type) == (official, strict)
+    assert (outcome["official"].valid, outcome["strict"].valid) == (not official, not strict)
+    assert outcome["official"].metrics["sopr"] == pytest.approx(points)
+    assert outcome["strict"].metrics["sopr"] == float(strict == "")
+    assert f"vote_{len(votes) - 1}" in outcome["strict"].metrics
+
+
+@pytest.mark.parametrize(
+    ("script", "votes", "kind", "finish", "gave_up"),
+    [
+        pytest.param("hopeless", [N], "no_finish", 0, 0, id="no finish"),
+        pytest.param("gave_up", [N], "gave_up", 1, 1, id="give-up"),
+        pytest.param("bad_finish", [N], "empty_answer", 1, 0, id="empty answer"),
+        pytest.param("answered", None, "not_judged", 1, 0, id="answer without a judge"),
+        pytest.param("hopeless", None, "not_judged", 0, 0, id="neither answer nor judge"),
+    ],
+)
+def test_runs_without_an_answer_or_a_judge_are_not_valid(script, votes, kind, finish, gave_up):
+    for verdict in verdicts(ENTRY, state(SCRIPTS[script], votes)).values():
+        assert (verdict.valid, verdict.error_type) == (False if votes else None, kind)
+        assert (verdict.metrics["finish"], verdict.metrics["give_up"]) == (finish, gave_up)
+        assert verdict.metrics.get("sopr") == (0 if votes else None)
 
 
 def rows(group: str, *votes: list[str], **more: Any) -> list[ResultRow]:

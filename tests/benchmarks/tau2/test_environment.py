@@ -1,7 +1,5 @@
 """Databases that episodes share, and tools of the user's own copy, in a limited process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -49,9 +47,7 @@ def call_results(environment: TauEnvironment, *calls: Call) -> list[tuple[str, s
     return results
 
 
-def test_tools_and_their_schemas(
-    package: UpstreamPackage, airline: ToolSources, telecom: ToolSources
-) -> None:
+def test_tools_and_their_schemas(package, airline, telecom) -> None:
     assert all(tool_sources(package, domain).is_published for domain in KNOWN_SHA256)
     (tools,) = schemas(airline).values()
     assert len(tools) == 14
@@ -63,6 +59,8 @@ def test_episodes_do_not_see_each_other(airline: ToolSources) -> None:
     first, second = opened(airline), opened(airline)
     look: Call = ("assistant", "get_reservation_details", BOOKED)
     before = call_results(second, look)
+    many: Call = ("assistant", "get_reservation_details", {"reservation_id": [[]] * 10_000})
+    assert "more than 10000 values" in call_results(second, many)[0][0]
     _, mine = call_results(first, ("assistant", "cancel_reservation", BOOKED), look)
     assert '"status": "cancelled"' in mine[0]
     assert call_results(second, look) == before

@@ -1,7 +1,5 @@
 """Episodes: the messages of each side, their ends, and verdicts by both rule sets."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -223,18 +221,24 @@ def action(compare: list[str] | None = None, **arguments: Any) -> dict[str, Any]
     return {"actions": [gold], "reward_basis": ["ACTION"]}
 
 
-def test_actions_are_compared() -> None:
-    for criteria, arguments, expected in (
-        (action(a=1, b=2), {"a": 1, "b": 2}, (1, 1)),
-        (action(a=1, b=2), {"a": 1}, (1, 0)),  # fewer arguments are compared
-        (action(a=1), {"a": 1, "b": 2}, (0, 0)),
-        (action(a=1), {"a": 1.0}, (1, 1)),
-        (action(["a"], a=1, b=2), {"a": 1, "b": 3}, (1, 1)),
-        (action(["a"], a=1, b=2), {"b": 2}, (0, 0)),
-        (action([], a=1), {"a": 9, "z": 1}, (1, 1)),
-    ):
-        assert parts(criteria, turn("assistant", "", ("f", arguments))) == expected
-    # Side and success of a call count strictly.
+@pytest.mark.parametrize(
+    ("criteria", "arguments", "expected"),
+    [
+        pytest.param(action(a=1, b=2), {"a": 1, "b": 2}, (1, 1), id="key"),
+        # Fewer arguments are compared.
+        pytest.param(action(a=1, b=2), {"a": 1}, (1, 0), id="missing argument"),
+        pytest.param(action(a=1), {"a": 1, "b": 2}, (0, 0), id="argument too many"),
+        pytest.param(action(a=1), {"a": 1.0}, (1, 1), id="float for an integer"),
+        pytest.param(action(["a"], a=1, b=2), {"a": 1, "b": 3}, (1, 1), id="not compared"),
+        pytest.param(action(["a"], a=1, b=2), {"b": 2}, (0, 0), id="compared and missing"),
+        pytest.param(action([], a=1), {"a": 9, "z": 1}, (1, 1), id="nothing compared"),
+    ],
+)
+def test_arguments_of_actions_are_compared(criteria: Any, arguments: Any, expected: Any) -> None:
+    assert parts(criteria, turn("assistant", "", ("f", arguments))) == expected
+
+
+def test_side_and_success_of_an_action_count_strictly() -> None:
     criteria = action(a=1)
     assert parts(criteria, turn("user", "", ("f", {"a": 1}))) == (1, 0)
     assert parts(criteria, turn("user", "", ("f", {"a": 1})), solo=True) == (1, 1)
@@ -246,20 +250,28 @@ def criteria_of(info: str) -> dict[str, Any]:
     return {"communicate_info": [info], "reward_basis": ["COMMUNICATE"]}
 
 
-def test_information_is_a_word_or_number_of_its_own() -> None:
-    for info, text, expected in (
+@pytest.mark.parametrize(
+    ("info", "text", "expected"),
+    [
         ("4", "You have 4 bags.", (1, 1)),
         ("4", "It is 14:30.", (1, 0)),  # any 4 will do
         ("1628", "That is $1,628.50", (1, 0)),
         ("41.6", "It costs 41.60", (1, 1)),
         ("1,628", "1,628", (0, 1)),  # upstream takes the commas out of the text alone
         ("on  time", "It is on time", (0, 1)),
-    ):
-        assert parts(criteria_of(info), turn("assistant", text)) == expected
-    assert parts(criteria_of("42"), turn("assistant", "42", ("f", {}))) == (1, 0), (
-        "not heard by the user"
-    )
+    ],
+    ids=["number", "part of a time", "part of a sum", "zero", "comma", "spaces"],
+)
+def test_information_is_a_word_or_number_of_its_own(info: str, text: str, expected: Any) -> None:
+    assert parts(criteria_of(info), turn("assistant", text)) == expected
+
+
+def test_information_is_told_to_the_user_by_the_agent() -> None:
+    assert parts(criteria_of("42"), turn("assistant", "42", ("f", {}))) == (1, 0), "not heard"
     assert parts(criteria_of("42"), turn("user", "42")) == (0, 0)
+
+
+def test_a_number_within_another_is_not_told() -> None:
     texts = {"": "x", "0": "0.00", "3": "3.", "-5": "it is -5", "12": "12%"}
     assert all(verdicts.is_told(info, text) for info, text in texts.items())
     within = {"5": "3.5", "3": "3.5", "12": "a12", "1234": "1,2345", "a.b": "aab"}
@@ -283,7 +295,7 @@ def test_the_metrics_are_the_parts_of_the_reward(every: Tau2) -> None:
     ):
         verdicts = every.verdicts(replace(entry, gold=criteria), silent_episode(entry))
         for verdict in verdicts.values():
-            assert (verdict.error_type, verdict.metrics) == (kind, metrics)
+            assert (verdict.error_type, verdict.metrics) == (kind, metrics), [*criteria]
     entry = entry_of(every, "telecom")
     verdict = every.verdicts(entry, silent_episode(entry))["official"]
     assert (verdict.error_type, verdict.metrics) == ("assertion_failed", {"env_assertion": 0.0})
@@ -353,10 +365,10 @@ def test_amounts_count_by_value_strictly(every: Tau2) -> None:
     n_bags = int(json.loads(str(details.value))["total_baggages"])
     payment = {**booked, "nonfree_baggages": 0, "payment_id": "gift_card_9562694"}
     bag = {"action_id": "1", "name": name, "arguments": payment | {"total_baggages": n_bags + 1}}
-    for actions, bags, expected in (
-        ([bag], 1.0, (False, True)),  # other texts, other hashes
-        ([], 0.0, (False, True)),  # set to what it was, as 5.0 in place of 5
-        ([], 1.0, (False, False)),
+    for actions, bags, strict in (
+        ([bag], 1.0, True),  # other texts, other hashes
+        ([], 0.0, True),  # set to what it was, as 5.0 in place of 5
+        ([], 1.0, False),
     ):
         made_arguments = payment | {"total_baggages": n_bags + bags}
         trajectory = list(
@@ -366,4 +378,5 @@ def test_amounts_count_by_value_strictly(every: Tau2) -> None:
         state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
         gold_entry = replace(entry, gold={"actions": actions, "reward_basis": ["DB"]})
         outcome = every.verdicts(gold_entry, Episode(state=state))
-        assert (outcome["official"].valid, outcome["strict"].valid) == expected
+        valid = (outcome["official"].valid, outcome["strict"].valid)
+        assert valid == (False, strict), f"{len(actions)} gold calls, {bags:g} more bags"

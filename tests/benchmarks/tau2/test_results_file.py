@@ -1,7 +1,5 @@
 """Upstream's results JSON: written of stored rows, read back as the same episodes."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime
@@ -108,24 +106,26 @@ def test_a_written_file_reads_back(benchmark: Tau2, tmp_path: Path) -> None:
         assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
 
 
-def test_a_stop_in_the_last_step_is_found(benchmark: Tau2, tmp_path: Path) -> None:
-    for category, role, content, stopped in (
+@pytest.mark.parametrize(
+    ("category", "role", "content", "stopped"),
+    [
         ("mock", "user", "Bye ###TRANSFER###", True),
         ("telecom_solo", "assistant", STOP, True),
         ("telecom_solo", "assistant", f"so {STOP}", False),
-    ):
-        messages = [{"role": "system", "content": "Be kind."}, {"role": role, "content": content}]
-        more = {"messages": messages, "termination_reason": "max_steps"}
-        simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
-        # Simulations without a trial are numbered.
-        first, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
-        assert (first.sample, two.sample, first.episode.state["stopped"]) == (0, 1, stopped)
-        assert len(first.episode.messages) == 1, "without the system message"
+    ],
+    ids=["transfer", "stop", "stop in a sentence"],
+)
+def test_a_stop_in_the_last_step_is_found(benchmark, tmp_path, category, role, content, stopped):
+    messages = [{"role": "system", "content": "Be kind."}, {"role": role, "content": content}]
+    more = {"messages": messages, "termination_reason": "max_steps"}
+    simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
+    # Simulations without a trial are numbered.
+    first, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
+    assert (first.sample, two.sample, first.episode.state["stopped"]) == (0, 1, stopped)
+    assert len(first.episode.messages) == 1, "without the system message"
 
 
-def test_an_odd_simulation_is_named_and_the_others_are_read(
-    benchmark: Tau2, tmp_path: Path
-) -> None:
+def test_an_odd_simulation_is_named_and_the_others_are_read(benchmark, tmp_path) -> None:
     call = {"id": "1", "name": "x", "arguments": "x"}
     faults: list[tuple[dict[str, Any], str]] = [
         ({"task_id": "create_task_9"}, "task 'create_task_9' is not in the data of mock"),

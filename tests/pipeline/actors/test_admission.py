@@ -1,11 +1,9 @@
-"""Admission of rows to an engine: one group at a time, and isolated rows first.
-
-A script is a list of steps. A tuple calls a method of `Visitors`; a list names who must be inside.
-"""
+"""Which rows an engine works on together, and in which order they are admitted."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -19,21 +17,26 @@ from ace_ray.pipeline.actors.admission import (
 from ace_ray.pipeline.actors.kv_budget import KVBudget
 from ace_ray.pipeline.health.isolation import OPEN
 from ace_ray.types import Completion, EngineFigures
+from tests.limits import until
 
 
-class Visitors:
-    """Tasks that ask for admission."""
+class Rows:
+    """Blocks of rows that ask for places in an engine, in an event loop of their own."""
 
-    def __init__(self, limit: int = 1000, **how: Any) -> None:
-        self.admission = AdmissionControl(limit, **how)
-        self.inside: list[str] = []
+    def __init__(self, max_rows: int = 1000, **how: Any) -> None:
+        self.admission = AdmissionControl(max_rows, **how)
+        self._loop = asyncio.new_event_loop()
+        self._inside: list[str] = []
         self._groups: dict[str, Group] = {}
-        self._ends: dict[str, asyncio.Event] = {}
+        self._ends = defaultdict[str, asyncio.Event](asyncio.Event)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def come(self, name: str, group: int = OPEN, rows: int = 1, **how: int) -> None:
-        self._ends[name] = asyncio.Event()
-        self._tasks[name] = asyncio.create_task(self._visit(name, group, rows, **how))
+    @property
+    def inside(self) -> list[str]:
+        """Names of the blocks that have places, when no task can go on."""
+        for _ in range(10):
+            self._loop.run_until_complete(asyncio.sleep(0))
+        return self._inside
 
     async def _visit(self, name: str, group: int, rows: int, run: int = 0, **how: Any) -> None:
         async with self.admission.admission((run, group), rows, **how) as admitted:
@@ -42,16 +45,16 @@ class Visitors:
             try:
                 await self._ends[name].wait()
             finally:
-                self.inside.remove(name)
+                self._inside.remove(name)
 
     async def row_ends(self, name: str) -> None:
         self.admission.free_place(self._groups[name])
 
-    async def go(self, *names: str) -> None:
+    def end(self, *names: str) -> None:
         for name in names:
             self._ends[name].set()
 
-    async def cancelled(self, name: str) -> None:
+    def cancel(self, name: str) -> None:
         self._tasks[name].cancel()
 
     async def arrived(self) -> None:
@@ -68,128 +71,132 @@ class Visitors:
                 pass
 
 
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
+def test_isolated_groups_work_alone_and_before_open_rows() -> None:
+    with Rows() as rows:
+        rows.ask("inside")
+        rows.ask("five", 5)
+        rows.ask("three", 3)
+        rows.ask("open")
+        rows.ask("four", 4)
+        rows.ask("three again", 3)
+        assert rows.inside == ["inside"]
+        rows.end("inside")
+        assert rows.inside == ["five"]
+        rows.end("five")
+        assert rows.inside == ["three", "three again"]
+        rows.end("three")
+        assert rows.inside == ["three again"]
+        rows.end("three again")
+        assert rows.inside == ["four"]
+        rows.end("four")
+        assert rows.inside == ["open"]
 
 
-SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
-    "isolated groups in the order in which they asked, then open rows": (
-        {},
-        [
-            *(("come", "inside"), ("come", "5", 5), ("come", "3", 3), ("come", "open")),
-            *(("come", "4", 4), ("come", "3 too", 3), ["inside"]),
-            *(("go", "inside"), ["5"], ("go", "5"), ["3", "3 too"], ("go", "3"), ["3 too"]),
-            *(("go", "3 too"), ["4"], ("go", "4"), ["open"]),
-        ],
-    ),
-    "rows enter in their order while there is room": (
-        {"limit": 9},
-        [
-            *(("come", "a", OPEN, 4), ("come", "b", OPEN, 4), ("come", "c", OPEN, 4)),
-            *(("come", "d"), ["a", "b"]),
-            *(("go", "a"), ["b", "c", "d"]),
-            *(("come", "huge", OPEN, 99), ("go", "b", "c"), ["d"]),
-            *(("go", "d"), ["huge"], ("come", "e"), ["huge"]),
-        ],
-    ),
-    "each row gives its place back as soon as it ends": (
-        {"limit": 3},
-        [
-            *(("come", "three", OPEN, 3), ("come", "two", OPEN, 2), ["three"]),
-            *(("row_ends", "three"), ["three"], ("row_ends", "three"), ["three", "two"]),
-        ],
-    ),
-    "a cancelled task leaves no place and does not wait": (
-        {},
-        [
-            *(("come", "inside"), ("come", "goes", 1), ("come", "stays", 2)),
-            *(("cancelled", "goes"), ["inside"], ("cancelled", "inside"), ["stays"]),
-        ],
-    ),
-    "rows of the loaded run go first, also those still to arrive": (
-        {"run": 2, "arriving": True},
-        [
-            *(("come", "earlier run", {"run": 1}), ("come", "later run", {"run": 3}), []),
-            *(("come", "awaited", {"run": 2}), ["awaited"]),
-            *(("go", "awaited"), []),  # no row has ended
-            *(("arrived",), ["earlier run"]),
-            *(("go", "earlier run"), ["later run"]),
-        ],
-    ),
-    "row that crashed an engine alone waits until another row has passed": (
-        {"run": 0, "arriving": True},
-        [
-            *(("come", "tried", 5, {"tried": 1}), []),  # others may arrive
-            *(("come", "open"), ["open"]),
-            *(("come", "isolated row", 6), ("row_ends", "open"), ("go", "open"), ["tried"]),
-            *(("go", "tried"), ["isolated row"]),
-        ],
-    ),
-    "after many starts without progress open rows go first": (
-        {"run": 0, "arriving": True, "starts_since_progress": ISOLATED_LAST},
-        [
-            *(("come", "isolated row", 5), ("come", "other isolated row", 6)),
-            *(("come", "open"), ["open"]),
-            *(("row_ends", "open"), ("go", "open"), ["isolated row"]),
-        ],
-    ),
-    "after more starts the most tried row goes first": (
-        {"run": 0, "arriving": True, "starts_since_progress": MOST_TRIED_FIRST},
-        [
-            *(("come", "once", 5, {"tried": 1}), ("come", "twice", 6, {"tried": 2})),
-            *(("come", "new", 7), ("come", "open"), []),  # more may arrive
-            *(("arrived",), ["twice"]),
-        ],
-    ),
-}
+def test_rows_enter_in_their_order_while_there_is_room() -> None:
+    with Rows(9) as rows:
+        for name in "abc":
+            rows.ask(name, rows=4)
+        rows.ask("small")
+        assert rows.inside == ["a", "b"]
+        rows.end("a")
+        assert rows.inside == ["b", "c", "small"]
 
 
-@pytest.mark.parametrize("case", SCRIPTS)
-def test_admission(case: str) -> None:
-    how, script = SCRIPTS[case]
-
-    async def play() -> None:
-        visitors = Visitors(**how)
-        for step in script:
-            if isinstance(step, list):
-                assert visitors.inside == step
-            else:
-                method, *arguments = step
-                last = arguments[-1] if arguments else None
-                options = arguments.pop() if isinstance(last, dict) else {}
-                await getattr(visitors, method)(*arguments, **options)
-                await settle()
-        await visitors.end()
-
-    asyncio.run(play())
+def test_a_block_with_more_rows_than_places_works_alone() -> None:
+    with Rows(9) as rows:
+        rows.ask("first")
+        rows.ask("huge", rows=99)
+        rows.ask("last")
+        assert rows.inside == ["first"]
+        rows.end("first")
+        assert rows.inside == ["huge"]
+        rows.end("huge")
+        assert rows.inside == ["last"]
 
 
 def test_episodes_wait_until_their_contexts_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ace_ray.pipeline.actors.admission.ASK_AGAIN_S", 0.0)
     room = KVBudget(23_000)  # an episode needs 0.85 * (4,000 + 8,000) at first
 
-    async def play() -> None:
-        visitors = Visitors(room=room)
-        for name in ("a", "b", "c", "d"):
-            await visitors.come(name, episodes=True)
-        await visitors.come("one call")
-        await settle()
-        assert visitors.inside == ["a", "b", "one call"]
+
+def test_cancelled_rows_leave_no_place_and_do_not_wait() -> None:
+    with Rows() as rows:
+        rows.ask("inside")
+        rows.ask("goes", 1)
+        rows.ask("stays", 2)
+        assert rows.inside == ["inside"]
+        rows.cancel("goes")
+        assert rows.inside == ["inside"]
+        rows.cancel("inside")
+        assert rows.inside == ["stays"]
+
+
+def test_rows_of_the_loaded_run_go_first_and_those_still_to_arrive_are_awaited() -> None:
+    with Rows(run=2, arriving=True) as rows:
+        rows.ask("earlier run", run=1)
+        rows.ask("later run", run=3)
+        assert rows.inside == []
+        rows.ask("loaded run", run=2)
+        assert rows.inside == ["loaded run"]
+        rows.end("loaded run")
+        assert rows.inside == []
+        rows.all_arrived()
+        assert rows.inside == ["earlier run"]
+        rows.end("earlier run")
+        assert rows.inside == ["later run"]
+
+
+def test_a_row_that_crashed_an_engine_alone_waits_until_another_row_has_ended() -> None:
+    with Rows(run=0, arriving=True) as rows:
+        rows.ask("tried", 5, tried=1)
+        assert rows.inside == []
+        rows.ask("open")
+        assert rows.inside == ["open"]
+        rows.ask("isolated", 6)
+        rows.row_ends("open")
+        rows.end("open")
+        assert rows.inside == ["tried"]
+        rows.end("tried")
+        assert rows.inside == ["isolated"]
+
+
+def test_after_four_starts_without_progress_open_rows_go_first() -> None:
+    with Rows(run=0, arriving=True, starts_since_progress=4) as rows:
+        rows.ask("isolated", 5)
+        rows.ask("also isolated", 6)
+        rows.ask("open")
+        assert rows.inside == ["open"]
+        rows.row_ends("open")
+        rows.end("open")
+        assert rows.inside == ["isolated"]
+
+
+def test_after_seven_starts_without_progress_the_most_tried_row_goes_first() -> None:
+    with Rows(run=0, arriving=True, starts_since_progress=7) as rows:
+        rows.ask("once", 5, tried=1)
+        rows.ask("twice", 6, tried=2)
+        rows.ask("new", 7)
+        rows.ask("open")
+        assert rows.inside == [], "more may arrive"
+        rows.all_arrived()
+        assert rows.inside == ["twice"]
+
+
+def test_episodes_wait_until_their_contexts_fit() -> None:
+    room = KVBudget(23_000)  # an episode needs 0.85 * (4,000 + 8,000) at first
+    with Rows(room=room) as rows:
+        for name in "abcd":
+            rows.ask(name, episodes=True)
+        rows.ask("single call")
+        assert rows.inside == ["a", "b", "single call"]
         # Most of the first prompts is shared, so that contexts are shorter.
         contexts = [room.open(), room.open()]
         for context in contexts:
             figures = EngineFigures(2_000, 0.1, 0.1)
             context.add("", Completion("", prompt_tokens=4_000, engine=figures))
-        await settle()
-        assert visitors.inside == ["a", "b", "one call", "c"]
+        until(lambda: rows.inside == ["a", "b", "single call", "c"])
         contexts[0].add("", Completion("", prompt_tokens=9_000))
-        await visitors.come("e", episodes=True)
-        await settle()
-        assert "e" not in visitors.inside
-        await visitors.go("a")
-        await settle()
-        assert "d" in visitors.inside
-        await visitors.end()
-
-    asyncio.run(play())
+        rows.ask("e", episodes=True)
+        assert "e" not in rows.inside
+        rows.end("a")
+        assert "d" in rows.inside

@@ -1,7 +1,5 @@
 """The coordinator as a plain object: processes that start and die, and runs without progress."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

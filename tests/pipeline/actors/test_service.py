@@ -1,7 +1,5 @@
 """Calls of a benchmark's service."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

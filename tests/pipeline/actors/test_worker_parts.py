@@ -1,7 +1,5 @@
 """Parts of an engine worker: preparations, reports of rows, and time limits."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Any
@@ -92,9 +90,7 @@ def test_ended_rows_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_rows_that_cannot_end_in_their_runs_share_do_not_start(
-    monkeypatch: pytest.MonkeyPatch, goes_on: bool
-) -> None:
+def test_rows_that_cannot_end_in_their_runs_share_do_not_start(monkeypatch, goes_on) -> None:
     """Runs 0 and 1 share 300 s. A row takes 100 s."""
     later, cancelled, clock = list[tuple[float, Any]](), list[int](), [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])

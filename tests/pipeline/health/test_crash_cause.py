@@ -1,7 +1,5 @@
 """Causes of death, on real processes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
@@ -48,9 +46,7 @@ def process_info(pid: int, kind: Kind = "engine") -> ProcessInfo:
         ("SIGABRT", ""),
     ],
 )
-def test_signals_from_outside_are_told_from_crashes(
-    core: Any, name: str, cause: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signals_from_outside_are_told_from_crashes(core, name, cause, monkeypatch) -> None:
     os.kill(core.pid, signal.Signals[name])
     before = crash_cause.oom_kills()
     assert crash_cause.outside_cause([core], before) == cause
@@ -66,9 +62,7 @@ def test_exit_code_of_a_core_shows_sigterm(code: int, cause: str) -> None:
     assert crash_cause.outside_cause([process], crash_cause.oom_kills()) == cause
 
 
-def test_stopped_core_is_told_from_a_hanging_one(
-    core: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_core_is_told_from_a_hanging_one(core, monkeypatch) -> None:
     monkeypatch.setattr(crash_cause, "EXIT_S", 0.1)
     assert crash_cause.outside_cause([core], 0) == ""
     os.kill(core.pid, signal.SIGSTOP)
@@ -124,9 +118,7 @@ class TestWhyGone:
         death = crash_cause.death_of(process_info(7, "checker"))
         assert (death.rows, death.outside) == (["row"], False)
 
-    def test_links_are_not_followed_and_old_files_are_removed(
-        self, folder: Path, capfd: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_links_are_not_followed_and_old_files_are_removed(self, folder, capfd) -> None:
         target = folder / "precious"
         target.write_text("x")
         (folder / "ace_ray-crash-9-1.00").symlink_to(target)

@@ -1,7 +1,5 @@
 """Isolation of rows whose process died: killers are found in few deaths."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from dataclasses import replace
 
@@ -94,10 +92,9 @@ def live(isolation: Isolation, rows: list[str]) -> None:
         (300, 64, {3, 4, 150, 299}, 6),
         (40, 40, set(), 0),
     ],
+    ids=["last of 16", "first of 17", "two of 257", "four of 300", "none of 40"],
 )
-def test_only_killers_are_quarantined_at_five_or_six_engines(
-    count: int, at_once: int, killers: set[int], engines: int
-) -> None:
+def test_only_killers_are_quarantined_at_five_or_six_engines(count, at_once, killers, engines):
     rows = names(count)
     kill = {rows[number] for number in killers}
     isolation, deaths = to_the_end(rows, kill, at_once)

@@ -1,7 +1,5 @@
 """The health monitor ends a run if engines, coordinator or lease are lost."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator
@@ -127,7 +125,7 @@ def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
     """Served models load before."""
     run = monitored()
     assert run.later(500) is None
-    run.monitor.engines_start()
+    run.monitor.start_timer()
     assert run.later(99) is None
     error = run.later(2)
     assert "no engine started within 100 s (start_timeout_s)" in str(error)
@@ -154,10 +152,9 @@ LATE_CHECKER = {"starting": {process("checker"): 101.0}}
         (ELASTIC, UP | LATE_CHECKER, "the checker host:7 is gone", (True, True)),
         ({"lost": "it is taken"}, UP, "it is taken", (True, False)),
     ],
+    ids=["first start", "later start", "store", "no progress", "bug", "engine", "checker", "lease"],
 )
-def test_what_ends_a_run(
-    monitored: Any, how: Any, changes: Any, words: str, end: tuple[bool, bool]
-) -> None:
+def test_what_ends_a_run(monitored, how, changes, words, end) -> None:
     error = monitored(**how).later(**changes)
     assert isinstance(error, RunFailed)
     assert words in str(error)
@@ -192,15 +189,10 @@ def test_silent_coordinator_ends_the_pass(monitored: Any, monkeypatch: pytest.Mo
         (False, 151.0, 0, True),  # dead without a successor
         (False, 9e9, 10, False),  # removed when all was done
     ],
+    ids=["killed", "not replaced", "removed", "dead", "done"],
 )
 def test_frozen_process_is_killed_and_must_be_replaced(
-    monitored: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    log_lines: list[str],
-    exists: bool,
-    silent: float,
-    stored: int,
-    ends: bool,
+    monitored, monkeypatch, log_lines, exists, silent, stored, ends
 ) -> None:
     actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: exists))
     monkeypatch.setattr(ray, "remote", lambda work: actor)
@@ -213,7 +205,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
 
 def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
     run = monitored(workers={"max": 4}, had_success=True)
-    run.monitor.engines_start()
+    run.monitor.start_timer()
     run.later(90, **UP, silent={process(): 1.0})
     assert run.later(99, **UP) is None
     error = run.later(2, **UP)
@@ -234,9 +226,7 @@ def test_request_to_stop_drains_and_then_ends(monitored: Any, log_lines: list[st
     assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"
 
 
-def test_time_limit_before_an_engine_is_ready_is_named(
-    monitored: Any, log_lines: list[str]
-) -> None:
+def test_time_limit_before_an_engine_is_ready_is_named(monitored, log_lines) -> None:
     late = monitored(rows_end_at=Clock.time_s - 1)
     error = late.later()
     assert isinstance(error, KeyboardInterrupt)
@@ -268,7 +258,7 @@ def test_heartbeat_goes_on_after_an_exception() -> None:
         beats.set()
         threading.Event().wait()  # the thread ends with the tests
 
-    coordinator = SimpleNamespace(life=SimpleNamespace(remote=beat))
+    coordinator = SimpleNamespace(update_process=SimpleNamespace(remote=beat))
     Heartbeat(coordinator, process(), stall_timeout_s=0.04, busy_since=busy_since)
     assert beats.wait(60)
 

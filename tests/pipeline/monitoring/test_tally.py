@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,15 +15,17 @@ from ray.exceptions import GetTimeoutError, RayActorError
 from ace_ray.pipeline.actors.coordinator import Coordinator
 from ace_ray.pipeline.actors.verdicts import MOST_CHARS, report_bug
 from ace_ray.pipeline.health.heartbeat import Death, Kind, ProcessInfo
-from ace_ray.pipeline.monitoring.metrics import PREFIX, Metrics
-from ace_ray.pipeline.monitoring.tally import LOG_EVERY_S, Progress, RowReport, Tally
+from ace_ray.pipeline.monitoring.metrics import Metrics
+from ace_ray.pipeline.monitoring.tally import Progress, RowReport
 
 
 def process(kind: Kind, actor: str) -> ProcessInfo:
     return ProcessInfo(kind, actor, "host", "node", 1, 1.0)
 
 
-CHECKER = process("checker", "c")
+CHECKER, ENGINE = process("checker", "c"), process("engine", "a")
+STARTED = {"worker": "host:1", "load_s": 41.2, "start_s": {"fetch": 0.1, "process": 28.6}}
+NOTICE = "results cannot be stored yet"
 
 
 def row(run: int = 0, language: str = "en", status: str = "scored", official: Any = True) -> Any:
@@ -30,15 +33,28 @@ def row(run: int = 0, language: str = "en", status: str = "scored", official: An
     return (run, "toy", language, status, scores, 3, 5)
 
 
-def test_progress_tells_start_rows_accuracy_and_failures(log_lines: list[str]) -> None:
-    tally = Tally()
-    view = Progress(5)
-    assert view.line(tally) == "starting engines ... 0 s"
-    tally.phases = Counter({"cache": 1, "weights": 3})
-    assert view.line(tally) == "starting engines ... 0 s (3 weights, 1 cache)"
-    tally.workers = [{"load_s": 41.2, "start_s": {"fetch": 0.1, "process": 28.6}}] * 2
-    view.show(tally)
-    view.show(tally)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of the monotonic clock, which stands still until the test changes them."""
+    now_s = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    return now_s
+
+
+def test_progress_tells_how_far_engines_have_started(clock, log_lines) -> None:
+    coordinator, progress = Coordinator([]), Progress(5)
+    progress.show(coordinator.read())
+    for actor, phase in (("a", "weights"), ("b", "cache"), ("c", "weights")):
+        coordinator.register_start(process("engine", actor))
+        coordinator.update_process(process("engine", actor), phase=phase)
+    clock[0] += 60
+    progress.show(coordinator.read())
+    waits = ["starting engines ... 0 s", "starting engines ... 60 s (2 weights, 1 cache)"]
+    assert log_lines == waits
+    coordinator.update_process(ENGINE, facts=STARTED)
+    clock[0] += 60
+    for _ in range(2):
+        progress.show(coordinator.read())
     ready = "the first engine is ready after 41 s: fetch 0 s, process 29 s"
     assert log_lines == [ready, "0/5 rows"]
     tally.add([row(), row(official=False), row(status="infra_error")])
@@ -59,16 +75,12 @@ def with_bug(rows: int) -> Coordinator:
     return coordinator
 
 
-def test_progress_goes_on_after_the_clock_was_set_back(
-    monkeypatch: pytest.MonkeyPatch, log_lines: list[str]
-) -> None:
-    wall = time.time()
-    progress = Progress(8)
-    progress.show(Tally())
-    monkeypatch.setattr(time, "time", lambda: wall - 3600)
-    later = time.monotonic() + LOG_EVERY_S
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    progress.show(Tally())
+def test_progress_goes_on_after_the_clock_was_set_back(monkeypatch, clock, log_lines) -> None:
+    coordinator, progress = Coordinator([]), Progress(8)
+    progress.show(coordinator.read())
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    clock[0] += 60
+    progress.show(coordinator.read())
     assert len(log_lines) == 2
 
 
@@ -87,7 +99,9 @@ def test_same_exception_in_every_row_is_a_bug() -> None:
 
 def test_transient_exceptions_are_not_reported_as_bugs() -> None:
     calls: list[tuple[str, str, str]] = []
-    coordinator = SimpleNamespace(bug=SimpleNamespace(remote=lambda *call: calls.append(call)))
+    coordinator = SimpleNamespace(
+        count_bug=SimpleNamespace(remote=lambda *call: calls.append(call))
+    )
 
     def report(error: Exception) -> None:
         try:
@@ -101,7 +115,7 @@ def test_transient_exceptions_are_not_reported_as_bugs() -> None:
     report(KeyError("\ud800" + "x" * 10_000))
     ((benchmark, location, text),) = calls
     assert (benchmark, location.partition(" in ")[0]) == ("toy", "KeyError")
-    assert "test_counts.py:" in location
+    assert "test_tally.py:" in location
     assert len(text) <= MOST_CHARS
     text.encode("ascii")
 
@@ -113,7 +127,7 @@ class Meter:
 
     def __init__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> None:
         self.keys, self.values = tag_keys, defaultdict[tuple[str, ...], float](float)
-        Meter.meters[name.removeprefix(PREFIX)] = self
+        Meter.meters[name] = self
 
     def inc(self, value: float, tags: dict[str, str]) -> None:
         assert value > 0, "Ray refuses it"
@@ -123,20 +137,29 @@ class Meter:
         self.values[tuple(tags[key] for key in self.keys)] = value
 
 
-def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+Values = Callable[[str], dict[tuple[str, ...], float]]
+RUN = ("r1", "m1")
+"""The tags of the run that is evaluated."""
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> tuple[Coordinator, Values]:
+    """Return the coordinator of two runs, and the function that reads a metric by tags."""
     Meter.meters = {}
     monkeypatch.setattr(ray.util.metrics, "Counter", Meter)
     monkeypatch.setattr(ray.util.metrics, "Gauge", Meter)
-    coordinator = Coordinator([], metrics=lambda: Metrics([("r0", "m0", 0), ("r1", "m1", 5)]))
+    coordinator = Coordinator([], metrics=lambda: Metrics([("r0", "m0", 0), (*RUN, 5)]))
 
     def values(name: str) -> dict[tuple[str, ...], float]:
         coordinator.read()
-        return dict(Meter.meters[name].values)
+        return dict(Meter.meters[f"ace_ray_{name}"].values)
 
-    run = ("r1", "m1")
-    assert values("rows_planned") == {run: 5}
+    return coordinator, values
+
+
+def test_metrics_count_rows_and_tokens_with_the_tags_of_their_run(measured: Any) -> None:
+    coordinator, values = measured
+    assert values("rows_planned") == {RUN: 5}
     rows = [row(1), row(1, official=False), row(1, status="infra_error")]
     coordinator.accept(CHECKER, RowReport(1, judged=rows, stored=3))
     scored, failed = ((*run, "toy", "en", status) for status in ("scored", "infra_error"))

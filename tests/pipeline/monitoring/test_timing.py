@@ -1,7 +1,5 @@
 """Seconds of engine workers by state, and the timing of a session."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -55,6 +53,7 @@ def test_every_second_has_one_state() -> None:
         # An endpoint is not a device of the cluster.
         (Resources(2, 0.25, 0, 1, server_gpus=4, endpoint=True), "endpoint", 4, 40),
     ],
+    ids=["GPUs", "CPUs", "endpoint"],
 )
 def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
     resources: Resources, device: str, devices: float, generation: float
@@ -80,12 +79,8 @@ def test_workers_have_a_speed_and_the_time_after_their_last_row_counts() -> None
     tally.workers = [{"worker": name, "engine": {}} for name in "abc"]
     use = Use()
     use.engine_s, use.waited_s = 100.0, {"start": 40.0, "tail": 20.0}
-    more: dict[str, Any] = {
-        "began": 0.0,
-        "planned": 0.0,
-        "reached": {},
-        "earlier": {"price_per_hour": 2.0},
-    }
+    more: dict[str, Any] = {"began": 0.0, "planned": 0.0, "reached": {}}
+    more["earlier"] = {"price_per_hour": 2.0}
     result = timing([tally], 0, resources=resources, use=use, **more)
     assert result["output_tokens_per_s"] == 20
     assert [worker["output_tokens_per_s"] for worker in result["workers"]] == [40, 10, None]

@@ -1,7 +1,5 @@
 """Waits of engines by cause, and rows in flight over time."""
 
-from __future__ import annotations
-
 import pytest
 
 from ace_ray.pipeline.monitoring.tally import EngineCounts, Tally
@@ -22,9 +20,7 @@ from ace_ray.pipeline.monitoring.utilization import Backlog, Utilization
         (EngineCounts(idle=4), Backlog(writer=1), {"store": 40}),
     ],
 )
-def test_each_second_of_an_engine_without_rows_has_one_cause(
-    engines: EngineCounts, backlog: Backlog, waited: dict[str, float]
-) -> None:
+def test_each_second_of_an_engine_without_rows_has_one_cause(engines, backlog, waited) -> None:
     now_s = [100.0]
     use, tally = Utilization(lambda: now_s[0]), Tally()
     use.count_time(tally)  # no graph runs yet

@@ -1,7 +1,5 @@
 """Blocks of rows, and how many of them a worker holds."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

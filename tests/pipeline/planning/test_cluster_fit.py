@@ -1,7 +1,5 @@
 """Resources of a run, and runs that the nodes do not hold."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path
@@ -58,7 +56,7 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
 @pytest.mark.parametrize(
     ("nodes", "changes", "expected"),
     [
-        ([TOTAL], {}, {"workers": 8, "gpus": 8, "elastic": False, "checkers": 2}),
+        ([TOTAL], {}, {"workers": 8, "gpus": 8, "is_elastic": False, "checkers": 2}),
         ([{"CPU": 8.5, "GPU": 8.0}], {}, {"workers": 8, "checkers": 1}),
         ([TOTAL], {"engine": engine(2, 4)}, {"workers": 1, "worker_gpus": 8, "spread": False}),
         ([TOTAL], ENDPOINT, {"workers": 1, "gpus": 0, "worker_cpus": 0.25, "endpoint": True}),
@@ -70,7 +68,7 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
         (
             [SMALL],
             {"workers": {"min": 1, "max": 8}},
-            {"workers": 2, "fewest": 1, "limit": 8, "most_workers": 8, "elastic": True},
+            {"workers": 2, "fewest": 1, "limit": 8, "most_workers": 8, "is_elastic": True},
         ),
         (
             TWO_NODES,
@@ -88,18 +86,10 @@ def test_resources_of_a_run(nodes: Any, changes: Any, expected: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("nodes", "changes", "words"),
     [
-        (
-            [{"CPU": 4.0}],
-            {"workers": 4},
-            r"^workers: .* 4 CPUs and 0 GPUs in all; set workers to 3 or",
-        ),
+        ([{"CPU": 4.0}], {"workers": 4}, r"^workers: .* 4 CPUs and 0 GPUs .* set workers to 3 or"),
         ([{"CPU": 1.0}] * 2, {"worker_cpus": 1.5}, r"each on one node.*2 node\(s\) with 2 CPUs"),
         ([{"CPU": 1.5}], {"backend": "fake", "interactive": True}, r"0\.6 CPUs for other actors"),
-        (
-            [SMALL],
-            {"workers": {"min": 3, "max": 8}},
-            r"3 worker\(s\) .* set workers.min to 2 or less",
-        ),
+        ([SMALL], {"workers": {"min": 3, "max": 8}}, r"3 worker\(s\) .* set workers.min to 2 or"),
         (gpus(2, 2), {"workers": {"max": 2}, "engine": engine(4)}, "'workers' is a range"),
         (
             TWO_NODES,
@@ -123,10 +113,9 @@ def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) 
         (gpus(4, 3), [3], 2, 2),
         (gpus(8, 8), [1, 2, 4], 1, 9),
     ],
+    ids=["three servers", "server on the smaller node", "servers of several sizes"],
 )
-def test_as_many_workers_as_the_nodes_hold_beside_servers(
-    nodes: Any, servers: list[int], gpus_each: int, workers: int
-) -> None:
+def test_as_many_workers_as_the_nodes_hold_beside_servers(nodes, servers, gpus_each, workers):
     arguments: dict[str, Any] = {"engine": engine(gpus_each), "servers": servers}
     assert sits(nodes, **arguments).workers == workers
     assert sits(nodes, workers=workers, **arguments).workers == workers
@@ -159,14 +148,10 @@ def test_gpu_build_of_vllm_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("spare", "patience", "gpus_there", "waited"),
     [(9, 3600, 3, 30), (1, 60, 1, 60), (1, 3600, 1, resources.GROW_S)],
+    ids=["all come", "patience ends", "none come for long"],
 )
 def test_autoscaler_is_asked_for_missing_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-    log_lines: list[str],
-    spare: int,
-    patience: float,
-    gpus_there: int,
-    waited: float,
+    monkeypatch, log_lines, spare, patience, gpus_there, waited
 ) -> None:
     """It brings a GPU for every second request, as long as it has ``spare`` ones."""
     now_s, requests = [0.0], list[Any]()
@@ -205,10 +190,9 @@ def test_a_server_of_many_cpus_is_not_crowded_out() -> None:
         (["avx2"], 1, "local", False),
         (["avx2"], 0, "auto", False),  # the engines are on a cluster
     ],
+    ids=["old processor", "new processor", "GPU", "cluster"],
 )
-def test_a_slow_dtype_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, flags: list[str], gpus: int, address: str, is_slow: bool
-) -> None:
+def test_a_slow_dtype_is_warned_of(monkeypatch, flags, gpus, address, is_slow) -> None:
     cpuinfo = f"flags : {' '.join(flags)}\n"
     monkeypatch.setattr(Path, "read_text", lambda self, *_, **__: cpuinfo)
     monkeypatch.setenv("RAY_ADDRESS", address)

@@ -1,7 +1,5 @@
 """The rows that a run declares: their ids, their order, and the entries that are chosen."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Sequence

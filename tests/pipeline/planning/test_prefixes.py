@@ -1,7 +1,5 @@
 """The order of prompts by their prefixes, and where blocks are cut."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ace_ray.pipeline.planning.prefixes import common_length, cuts, largest_first, ranks

@@ -1,7 +1,5 @@
 """A benchmark of sentences with a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

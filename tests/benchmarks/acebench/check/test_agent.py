@@ -1,7 +1,5 @@
 """Both verdicts on agent rows, and the causes of errors."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from typing import Any
@@ -55,8 +53,9 @@ def changed(value: Any, *path_keys: Any) -> Any:
 INBOX, ORDERS = (1, "MessageApi", "inbox"), (1, "MessageApi", "orders")
 
 
-def test_end_states() -> None:
-    states: list[tuple[Any, str, bool]] = [
+@pytest.mark.parametrize(
+    ("state", "kind", "valid"),
+    [
         (END[::-1], "", True),
         ([{**END[0], **END[1]}], COUNT, True),
         ([*END, END[0]], COUNT, False),
@@ -67,19 +66,28 @@ def test_end_states() -> None:
         # A renamed class gets the verdict of the class before.
         ([{"Other": {"wifi": None}}, END[1]], "", False),
         ([{"BaseApi": {"wifi": None}}, {"Other": {}}], ATTRIBUTES, False),
-    ]
+    ],
+    ids=["other order", "one entry", "class twice", "order of a list", "further message",
+         "same class first", "renamed first class", "renamed last class"],
+)  # fmt: skip
+def test_end_states(state: Any, kind: str, valid: bool) -> None:
+    verdicts = judged(state)
+    assert (verdicts["official"].error_type, verdicts["strict"].valid) == (kind, valid)
+
+
+def test_end_states_on_which_upstream_raises() -> None:
     crashes: list[tuple[Any, str]] = [
         (None, "TypeError"),
         (changed(["wifi"], 0, "BaseApi"), "AttributeError"),
         (changed(None, *INBOX), "TypeError"),
     ]
-    for number, (state, kind, valid) in enumerate(states):
-        verdicts = judged(state)
-        assert (verdicts["official"].error_type, verdicts["strict"].valid) == (kind, valid), number
     for state, raised in crashes:
         verdicts = judged(state)
         assert verdicts["official"].error == f"the official evaluator raises {raised}"
         assert (verdicts["official"].error_type, verdicts["strict"].valid) == (CRASH, False)
+
+
+def test_names_and_true_end_states() -> None:
     # Names are compared as sets of keys; attributes are the first key's.
     gold = [{"BaseApi": {"wifi": True}, "X": {"y": 1}}]
     assert judged([{"X": {"wifi": True}, "BaseApi": 1}], gold=gold)["official"].valid
@@ -90,8 +98,9 @@ def test_end_states() -> None:
     assert judged([END[0], {"ReminderApi": {"n": None}}], gold=misspelt)["strict"].valid
 
 
-def test_processes() -> None:
-    processes: list[tuple[Any, Any, float, float]] = [
+@pytest.mark.parametrize(
+    ("process", "path", "official", "strict"),
+    [
         (tuple(STEPS), None, 1, 2 / 3),  # the model's apostrophe is not read
         (tuple(RIGHT), None, 2 / 3, 1),
         ((" [login()]\n", "\t[view(name='Eve')]", f"{STEPS[2]} "), None, 1, 2 / 3),
@@ -101,13 +110,17 @@ def test_processes() -> None:
         # The best of alternative paths counts; the official one is rounded.
         (tuple(STEPS[1:2]), [STEPS, STEPS[1:]], 0.5, 1 / 2),
         (tuple(STEPS[:2]), [STEPS, ["[y()]"]], 0.667, 2 / 3),
-    ]
-    for process, path, official, strict in processes:
-        verdicts = judged([], process, path)
-        accuracies = [
-            verdicts[rules].metrics["process_accuracy"] for rules in ("official", "strict")
-        ]
-        assert accuracies == [official, strict], process
+    ],
+    ids=["texts of the key", "calls of the key", "spaces around", "spaces within", "words",
+         "two calls in a milestone", "shorter alternative", "other alternative"],
+)  # fmt: skip
+def test_processes(process: Any, path: Any, official: float, strict: float) -> None:
+    verdicts = judged([], process, path)
+    accuracies = [verdicts[rules].metrics["process_accuracy"] for rules in ("official", "strict")]
+    assert accuracies == [official, strict]
+
+
+def test_processes_of_right_and_damaged_episodes() -> None:
     # A right end state makes the official process whole.
     for odd in ((), None, [None]):
         verdicts = judged(END, odd)

@@ -1,7 +1,5 @@
 """Outputs that run code in the official evaluator or in its agent loops: here they are data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

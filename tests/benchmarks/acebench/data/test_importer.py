@@ -136,19 +136,28 @@ def test_prompts_and_app_specs_are_read_as_literals(checkout):
     }
 
 
-def test_hostile_sources_are_refused(checkout):
-    path = checkout / "model_inference" / "multi_turn" / "scenariosen" / "travel.py"
-    text = path.read_text()
-    lamp = "self.lamp = False"
-    for old, new, message in (
-        (lamp, "self.lamp = open('/etc/passwd').read()", r"travel.py:8: a literal was exp"),
-        (lamp, "self.lamp = {1: 0, '1': 0}", "the key '1' appears tw"),
+LAMP = "self.lamp = False"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (LAMP, "self.lamp = open('/etc/passwd').read()", r"travel.py:8: a literal was exp"),
+        (LAMP, "self.lamp = {1: 0, '1': 0}", "the key '1' appears tw"),
         ("class Travel", "class Journey", "has no class Travel"),
         ("def __init__", "def _other", r"Travel.__init__ assigns no literals"),
-    ):
-        assert old in text
-        path.write_text(text.replace(old, new))
-        refused(checkout, message)
+    ],
+    ids=["call", "key twice", "missing class", "missing state"],
+)
+def test_a_hostile_source_of_an_app_is_refused(checkout, old, new, message):
+    path = checkout / "model_inference" / "multi_turn" / "scenariosen" / "travel.py"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    refused(checkout, message)
+
+
+def test_a_hostile_source_of_prompts_is_refused(checkout):
     path = checkout / "model_inference" / "prompt_zh.py"
     for source, message in (
         ("x = 3\n", "assigns no text constants"),
@@ -276,22 +285,29 @@ def test_a_pull_is_bounded_in_time_and_size(server, packed, monkeypatch):
     not_pulled(server, "the download took over")
 
 
-def test_hostile_and_damaged_archives_are_refused(server, packed, tmp_path):
-    for name, kind, message in (
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
         ("a/../../escaped", tarfile.REGTYPE, "a path outside the folder: 'a/../../escaped'"),
         ("/tmp/escaped", tarfile.REGTYPE, "a path outside the folder"),
         ("a", tarfile.SYMTYPE, "a link or device: 'a'"),
         (".", tarfile.REGTYPE, "is damaged or not a tar.gz"),
-    ):
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-            tar.addfile(tarfile.TarInfo("top/a"))
-            info = tarfile.TarInfo(name)
-            info.type, info.linkname = kind, "/etc/passwd"
-            tar.addfile(info)
-        server.body = buffer.getvalue()
-        not_pulled(server, message)
-        assert not list(tmp_path.rglob("escaped"))
+    ],
+    ids=["relative path", "absolute path", "link", "file in place of the folder"],
+)
+def test_a_hostile_archive_is_refused(server, tmp_path, name, kind, message):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("top/a"))
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = kind, "/etc/passwd"
+        tar.addfile(info)
+    server.body = buffer.getvalue()
+    not_pulled(server, message)
+    assert not list(tmp_path.rglob("escaped"))
+
+
+def test_a_damaged_archive_is_refused(server, packed):
     plain = gzip.decompress(packed)
     half = gzip.compress(plain[: len(plain) // 2 + 7])
     server.body = packed[: len(packed) // 2]

@@ -13,9 +13,7 @@ ADJUST = "normal_multi_turn_user_adjust"
 
 def rows_of(category: str) -> list[tuple[dict, dict]]:
     """Return the English (question, answer) rows of the mini set."""
-    texts = [
-        (data.MINI / name).read_text(encoding="utf-8") for name in data.files_of("en", category)
-    ]
+    texts = [(data.MINI / name).read_text("utf-8") for name in data.files_of("en", category)]
     questions, answers = ([json.loads(line) for line in text.splitlines()] for text in texts)
     return list(zip(questions, answers, strict=True))
 
@@ -78,8 +76,9 @@ def test_a_bad_line_is_named_and_blank_lines_are_fine_at_the_end(tmp_path):
             load_one(tmp_path)
 
 
-def test_a_wrong_shape_is_named(tmp_path):
-    shapes: list[tuple[str, int, dict, str]] = [
+@pytest.mark.parametrize(
+    ("category", "side", "change", "message"),
+    [
         (SINGLE, 0, {"function": [{"parameters": {}}]}, '"function" has the wrong shape'),
         (SINGLE, 1, {"ground_truth": [{"light": {}}, {"light": 1}]}, "each an object of arguments"),
         ("special_incomplete", 1, {"ground_truth": {"light": "x"}}, "object of lists of strings"),
@@ -87,17 +86,19 @@ def test_a_wrong_shape_is_named(tmp_path):
         ("agent_multi_step", 0, {"initial_config": None}, '"initial_config" is missing'),
         ("agent_multi_step", 1, {"mile_stone": ["a", ["b"]]}, '"mile_stone" has the wrong shape'),
         (ADJUST, 0, {"id": "turn"}, r"id 'turn' .* end the id in _<dialogue>_<turn>"),
-    ]
-    for category, side, change, message in shapes:
-        rows = rows_of(category)
-        changed = {**rows[-1][side], **change}
-        rows[-1][side].clear()
-        rows[-1][side].update({key: value for key, value in changed.items() if value is not None})
-        rows[-1][1]["id"] = rows[-1][0]["id"]
-        write_rows(tmp_path, category, rows)
-        with pytest.raises(UserError, match=message) as caught:
-            load_one(tmp_path, category)
-        assert caught.value.where == f"{file_of(tmp_path, side, category)}:4"
+    ],
+    ids=["function", "calls", "names", "profile", "initial state", "milestones", "id of a turn"],
+)
+def test_a_wrong_shape_is_named(tmp_path, category, side, change, message):
+    rows = rows_of(category)
+    changed = {**rows[-1][side], **change}
+    rows[-1][side].clear()
+    rows[-1][side].update({key: value for key, value in changed.items() if value is not None})
+    rows[-1][1]["id"] = rows[-1][0]["id"]
+    write_rows(tmp_path, category, rows)
+    with pytest.raises(UserError, match=message) as caught:
+        load_one(tmp_path, category)
+    assert caught.value.where == f"{file_of(tmp_path, side, category)}:4"
 
 
 def test_an_id_on_one_side_only_is_named(tmp_path):

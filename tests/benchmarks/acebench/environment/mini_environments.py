@@ -1,18 +1,12 @@
 """Environments of the mini set for the tests, and what their apps say."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.benchmarks.acebench.environment.environment import (
-    Environment,
-    load_app_specs,
-    open_environment,
-)
+from ace_ray.benchmarks.acebench.environment import environment
 from ace_ray.types import Entry
 
 ON = {"BaseApi": {"wifi": True, "logged_in": True}}
@@ -20,7 +14,7 @@ ON = {"BaseApi": {"wifi": True, "logged_in": True}}
 
 @cache
 def mini() -> dict[str, Any]:
-    return load_app_specs(MINI)
+    return environment.load_app_specs(MINI)
 
 
 def agent_entry(
@@ -43,13 +37,13 @@ def start(
     config: Mapping[str, Any] = ON,
     methods: Mapping[str, Any] | None = None,
     **state: Any,
-) -> Environment:
+) -> environment.Environment:
     """Open an environment; ``methods`` and ``state`` change the first class."""
     app_specs = copy.deepcopy(mini())
     described = app_specs["multi_turn"][language][classes[0]]
     described["state"].update(state)
     described["methods"].update(methods or {})
-    return open_environment(app_specs, agent_entry(classes, config, language=language))
+    return environment.open_environment(app_specs, agent_entry(classes, config, language=language))
 
 
 class Sandbox:

@@ -1,9 +1,9 @@
 """The apps of the sandbox, rule by rule, as the official ones; Finance as its README says."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
+
+import pytest
 
 from tests.benchmarks.acebench.environment.mini_environments import Sandbox, initial, mini
 
@@ -45,8 +45,9 @@ def test_messages_are_viewed_one_way_and_searched_both_ways() -> None:
     assert app(search, user_name="?", keyword="") == app.no(search, 0)
     assert app(search, user_name="Kofi", keyword=text) == app.no(search, 1)
     app("login_device")
-    for sender, receiver, number in (("?", "?", 1), ("Nora", "?", 2), ("Nora", "Timo", 3)):
-        assert app(view, sender_name=sender, receiver_name=receiver) == app.no(view, number)
+    assert app(view, sender_name="?", receiver_name="?") == app.no(view, 1)
+    assert app(view, sender_name="Nora", receiver_name="?") == app.no(view, 2)
+    assert app(view, sender_name="Nora", receiver_name="Timo") == app.no(view, 3)
     sent = {"id": 1, "sender": "Timo", "receiver": "Nora", "message": text}
     answer = app(view, sender_name="Timo", receiver_name="Nora")
     assert answer == {"status": True, "messages": [sent]}
@@ -258,17 +259,21 @@ def test_transfers_wait_for_the_first_leg() -> None:
     assert late(tool, **cities) == late.text(tool, 0)
 
 
-def test_a_booking_is_paid_and_stored() -> None:
-    for bags, cabin, cost in ((2, ECONOMY, 260), (4, ECONOMY, 360), (5, BUSINESS, 800)):
-        app, tool = travel(), "reserve_flight"
-        booked = app.text(tool, 1, reservation_id="res_2", total_cost=cost)
-        assert app(tool, **{**BOOKING, "cabin": cabin, "baggage_count": bags}) == booked
-        user = app.state["users"]["user2"]
-        assert (user["bank_balance"], user["cash_balance"]) == (900 - cost, 150)
-        stored: dict[str, Any] = {"reservation_id": "res_2", "user_id": "user2"}
-        stored |= {"flight_no": "QX202", "payment_method": "bank", "cabin": cabin, "baggage": bags}
-        assert app.state["reservations"][1] == stored
-        assert "'seats_available': 5," in app("get_flight_details")
+@pytest.mark.parametrize(
+    ("bags", "cabin", "cost"),
+    [(2, ECONOMY, 260), (4, ECONOMY, 360), (5, BUSINESS, 800)],
+    ids=["free bags", "paid bags", "business"],
+)
+def test_a_booking_is_paid_and_stored(bags: int, cabin: str, cost: int) -> None:
+    app, tool = travel(), "reserve_flight"
+    booked = app.text(tool, 1, reservation_id="res_2", total_cost=cost)
+    assert app(tool, **{**BOOKING, "cabin": cabin, "baggage_count": bags}) == booked
+    user = app.state["users"]["user2"]
+    assert (user["bank_balance"], user["cash_balance"]) == (900 - cost, 150)
+    stored: dict[str, Any] = {"reservation_id": "res_2", "user_id": "user2"}
+    stored |= {"flight_no": "QX202", "payment_method": "bank", "cabin": cabin, "baggage": bags}
+    assert app.state["reservations"][1] == stored
+    assert "'seats_available': 5," in app("get_flight_details")
 
 
 def test_impossible_bookings_change_nothing() -> None:
@@ -333,17 +338,20 @@ def test_changes_that_cannot_be_paid_come_for_free() -> None:
     assert (reservation["cabin"], reservation["flight_no"]) == (BUSINESS, "QX202")
 
 
-def test_refunds_depend_on_the_clock_and_are_in_cash() -> None:
-    refunds: list[tuple[str, str, int, dict[str, Any], float]] = [
+@pytest.mark.parametrize(
+    ("departure", "reason", "number", "values", "cash"),
+    [
         ("2024-07-14 05:59:59", "?", 7, {}, 600),
         ("2024-07-14 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
         ("2024-07-15 06:00:00", "Airline cancellation.", 0, {"refund_amount": 300}, 900),
         ("2024-07-15 06:00:01", "?", 1, {"refund_amount": 300}, 900),
-    ]
-    for departure, reason, number, values, cash in refunds:
-        flights = initial(T, "flights")
-        flights[0]["depart_time"] = departure
-        app, tool = travel(flights=flights), "cancel_reservation"
-        assert app(tool, **RES_1, reason=reason) == app.text(tool, number, **values)
-        user = app.state["users"]["user1"]
-        assert (user["cash_balance"], user["bank_balance"]) == (cash, 3000)
+    ],
+    ids=["departed", "within a day", "airline", "more than a day"],
+)
+def test_refunds_depend_on_the_clock_and_are_in_cash(departure, reason, number, values, cash):
+    flights = initial(T, "flights")
+    flights[0]["depart_time"] = departure
+    app, tool = travel(flights=flights), "cancel_reservation"
+    assert app(tool, **RES_1, reason=reason) == app.text(tool, number, **values)
+    user = app.state["users"]["user1"]
+    assert (user["cash_balance"], user["bank_balance"]) == (cash, 3000)

@@ -1,7 +1,5 @@
 """App specifications, opening an environment, recorded state, and hostile calls."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Verdicts on multi-turn conversations and on agentic answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +7,6 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
-from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
@@ -42,46 +39,50 @@ def verdicts(
     return check_multi_turn(entry, answers, ending, ToolSources(), DOCS)
 
 
-def test_state_results_and_calls_of_each_turn_are_compared() -> None:
-    for turns, kind, passed, state, response in (
-        (GOOD, "", (1, 1, 1), 3, 3),
-        ([[f"{PRICE[:-1]}, {PRICE[1:]}"], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3),
-        ([["It costs 0.5."], [], GOOD[2]], NO_CALLS, (0, 1, 1), 3, 2),
-        ([["[total(customer='Ida')]"], [], GOOD[2]], RESPONSE, (0, 1, 1), 3, 2),
-        ([[PRICE], [], [SET, ADD, "[close_day()]"]], STATE, (1, 1, 0), 2, 3),
-        ([[PRICE], []], TERMINATED, (1, 1, 0), 2, 2),
-        ([*GOOD, []], TERMINATED, (1, 1, 1), 3, 3),
-    ):
-        outcome = verdicts(turns)
-        assert outcome["official"] == outcome["strict"], turns
-        assert outcome["strict"].error_type == kind, turns
-        assert outcome["strict"].metrics == pytest.approx(
-            {
-                "turns_passed": sum(passed) / 3,
-                "turns_state": state / 3,
-                "turns_response": response / 3,
-                **{f"turn_{n}": share for n, share in enumerate(passed, start=1)},
-            }
-        )
+TWICE = f"{PRICE[:-1]}, {PRICE[1:]}"
 
 
-def test_conversation_that_was_cut_is_wrong() -> None:
-    for turns, ending, official, strict in (
-        (GOOD, "steps", "", TERMINATED),
-        (GOOD[:2], "steps", TERMINATED, TERMINATED),
-        (GOOD, "context", INFERENCE, INFERENCE),
-        (GOOD, "inference", INFERENCE, INFERENCE),
-    ):
-        outcome = verdicts(turns, ending)
-        assert (outcome["official"].error_type, outcome["strict"].error_type) == (
-            official,
-            strict,
-        ), turns
+@pytest.mark.parametrize(
+    ("turns", "kind", "passed", "state", "response"),
+    [
+        pytest.param(GOOD, "", (1, 1, 1), 3, 3, id="key"),
+        pytest.param([[TWICE], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3, id="extra"),
+        pytest.param([["It costs 0.5."], [], GOOD[2]], NO_CALLS, (0, 1, 1), 3, 2, id="no call"),
+        pytest.param(
+            [["[total(customer='Ida')]"], [], GOOD[2]], RESPONSE, (0, 1, 1), 3, 2, id="other result"
+        ),
+        pytest.param(
+            [[PRICE], [], [SET, ADD, "[close_day()]"]], STATE, (1, 1, 0), 2, 3, id="other state"
+        ),
+        pytest.param([[PRICE], []], TERMINATED, (1, 1, 0), 2, 2, id="missing turn"),
+        pytest.param([*GOOD, []], TERMINATED, (1, 1, 1), 3, 3, id="turn too many"),
+    ],
+)
+def test_state_results_and_calls_of_each_turn_are_compared(turns, kind, passed, state, response):
+    outcome = verdicts(turns)
+    assert outcome["official"] == outcome["strict"]
+    assert outcome["strict"].error_type == kind
+    shares = {"turns_passed": sum(passed), "turns_state": state, "turns_response": response}
+    by_turn = {f"turn_{n}": share for n, share in enumerate(passed, start=1)}
+    expected = {name: count / 3 for name, count in shares.items()} | by_turn
+    assert outcome["strict"].metrics == pytest.approx(expected)
 
 
-def test_records_that_upstream_shares_are_not_shared_under_strict(
-    bfcl_copy: UpstreamPackage,
-) -> None:
+@pytest.mark.parametrize(
+    ("turns", "ending", "official", "strict"),
+    [
+        pytest.param(GOOD, "steps", "", TERMINATED, id="steps in the last turn"),
+        pytest.param(GOOD[:2], "steps", TERMINATED, TERMINATED, id="steps before the last turn"),
+        pytest.param(GOOD, "context", INFERENCE, INFERENCE, id="context"),
+        pytest.param(GOOD, "inference", INFERENCE, INFERENCE, id="inference"),
+    ],
+)
+def test_conversation_that_was_cut_is_wrong(turns, ending, official, strict) -> None:
+    outcome = verdicts(turns, ending)
+    assert [outcome[rules].error_type for rules in ("official", "strict")] == [official, strict]
+
+
+def test_records_that_upstream_shares_are_not_shared_under_strict(bfcl_copy) -> None:
     """An insurance paid with a card of the long context: the key's card pays it too."""
     docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
     config = {"TravelAPI": {"access_token": "a", "booking_record": {"1": {}}}}
@@ -121,7 +122,5 @@ def test_last_message_contains_an_answer(answers: Any, kind: str) -> None:
     error = f"agentic:{kind}" if kind else ""
     assert (outcome["official"].valid, outcome["official"].error_type) == (not kind, error)
     for ending in ("context", "deadline"):
-        assert (
-            check_agentic(messages, ["15"], ending)["strict"].error_type
-            == "agentic:inference_error"
-        )
+        cut = check_agentic(messages, ["15"], ending)["strict"]
+        assert cut.error_type == "agentic:inference_error"

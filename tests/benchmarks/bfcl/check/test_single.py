@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from ace_ray.benchmarks.bfcl.categories import Form
 from ace_ray.benchmarks.bfcl.check.single import attempts_call, check_single
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
@@ -40,32 +42,39 @@ def native(*calls):
     return Answer("", tuple(ToolCall(*call) for call in calls))
 
 
-PARALLEL = "parallel_function_checker_no_order"
+NO_MATCH = "parallel_function_checker_no_order:cannot_find_match"
 
 
-def test_calls_of_several_functions_or_in_parallel():
-    functions = [CITY, function("g", ["x"], x="integer")]
-    for category, gold, text, official, strict in (
+@pytest.mark.parametrize(
+    ("category", "gold", "text", "official", "strict"),
+    [
         ("multiple", [[1]], "[a.f(city='x')]", NAME, NAME),
         ("parallel", [[1], [2]], "[g(x=2), g(x=1)]", "", ""),
-        ("parallel", [[1], [2]], "[g(x=2), g(x=2)]", *[f"{PARALLEL}:cannot_find_match"] * 2),
+        ("parallel", [[1], [2]], "[g(x=2), g(x=2)]", NO_MATCH, NO_MATCH),
         # Upstream is greedy; strict finds the best assignment.
-        ("parallel", [[1, 2], [1]], "[g(x=1), g(x=2)]", f"{PARALLEL}:cannot_find_match", ""),
-    ):
-        expected = [{"g": {"x": options}} for options in gold]
-        assert kinds(text, functions, expected, category) == (official, strict), text
+        ("parallel", [[1, 2], [1]], "[g(x=1), g(x=2)]", NO_MATCH, ""),
+    ],
+    ids=["other function", "other order", "call twice", "greedy assignment"],
+)
+def test_calls_of_several_functions_or_in_parallel(category, gold, text, official, strict):
+    functions = [CITY, function("g", ["x"], x="integer")]
+    expected = [{"g": {"x": options}} for options in gold]
+    assert kinds(text, functions, expected, category) == (official, strict)
 
 
-def test_strict_binds_positional_arguments():
-    for text, official, strict in (
-        ("[a.f('NYC', 5, 'C')]", MISSING, ""),
-        ("[a.f('NYC', city='NYC', unit='C')]", "", UNEXPECTED),
-        ("[a.f(city='B', city='NYC', unit='C')]", "", UNEXPECTED),
-        ("[a.f(1, 2, 3, 4, city='NYC', unit='C')]", "", UNEXPECTED),
-        ("[a.f(x.y, city='NYC', unit='C')]", "", FAILED),
-        ("[a.f(9**9**9, city='NYC', unit='C')]", "", "official_unsafe"),
-    ):
-        assert kinds(text) == (official, strict), text
+@pytest.mark.parametrize(
+    ("text", "official", "strict"),
+    [
+        pytest.param("[a.f('NYC', 5, 'C')]", MISSING, "", id="no names"),
+        pytest.param("[a.f('NYC', city='NYC', unit='C')]", "", UNEXPECTED, id="place and name"),
+        pytest.param("[a.f(city='B', city='NYC', unit='C')]", "", UNEXPECTED, id="name twice"),
+        pytest.param("[a.f(1, 2, 3, 4, city='NYC', unit='C')]", "", UNEXPECTED, id="too many"),
+        pytest.param("[a.f(x.y, city='NYC', unit='C')]", "", FAILED, id="dotted name"),
+        pytest.param("[a.f(9**9**9, city='NYC', unit='C')]", "", "official_unsafe", id="power"),
+    ],
+)
+def test_strict_binds_positional_arguments(text, official, strict):
+    assert kinds(text) == (official, strict)
 
 
 def test_strict_reads_arguments_named_by_keywords():
@@ -95,21 +104,24 @@ def test_strict_reads_arguments_named_by_keywords():
 LISTED = 'new ArrayList<>(Arrays.asList("a", "b"))'
 
 
-def test_java_values_are_converted_and_bound():
+@pytest.mark.parametrize(
+    ("answer", "official", "strict"),
+    [
+        pytest.param(f'[f(n=5L, l={LISTED}, s="X")]', "", "", id="key"),
+        pytest.param(f"[f(n=5, l={LISTED})]", *["type_error:simple"] * 2, id="int for long"),
+        pytest.param(f"[f(n={'9' * 5000}L, l={LISTED})]", *["official_crash"] * 2, id="digits"),
+        pytest.param(native(("f", '{"n": 5, "l": "x"}')), *["type_error:java"] * 2, id="native"),
+        pytest.param(f"[f(5L, {LISTED})]", MISSING, "", id="no names"),
+        # Behind a named argument a value stands for the parameter in its place.
+        pytest.param(f"[f(n=5L, {LISTED})]", MISSING, "", id="second without a name"),
+        pytest.param(f"[f(l={LISTED}, 5L)]", MISSING, UNEXPECTED, id="first without a name"),
+        pytest.param(f'[f(n=5L, l={LISTED}, "y")]', "", "value_error:string", id="wrong last"),
+    ],
+)
+def test_java_values_are_converted_and_bound(answer, official, strict):
     document = function("f", ["n", "l"], n="long", l="ArrayList of String", s="String")
     gold = [{"f": {"n": [5], "l": [["a", "b"]], "s": ["x", ""]}}]
-    for answer, official, strict in (
-        (f'[f(n=5L, l={LISTED}, s="X")]', "", ""),
-        (f"[f(n=5, l={LISTED})]", "type_error:simple", "type_error:simple"),
-        (f"[f(n={'9' * 5000}L, l={LISTED})]", "official_crash", "official_crash"),
-        (native(("f", '{"n": 5, "l": "x"}')), "type_error:java", "type_error:java"),
-        (f"[f(5L, {LISTED})]", MISSING, ""),
-        # Behind a named argument a value stands for the parameter in its place.
-        (f"[f(n=5L, {LISTED})]", MISSING, ""),
-        (f"[f(l={LISTED}, 5L)]", MISSING, UNEXPECTED),
-        (f'[f(n=5L, l={LISTED}, "y")]', "", "value_error:string"),
-    ):
-        assert kinds(answer, [document], gold, "simple_java") == (official, strict), answer
+    assert kinds(answer, [document], gold, "simple_java") == (official, strict)
 
 
 CALLED, NO_ANSWER, UNREADABLE = (
@@ -118,19 +130,22 @@ CALLED, NO_ANSWER, UNREADABLE = (
 NO_CALL = "relevance_error:decoder_failed"
 
 
-def test_relevance_is_judged_by_whether_there_is_a_call():
-    for answer, irrelevance, strict, relevance in (
-        (Answer(None, ()), "", "", NO_CALL),
-        ("[f(a=1)]", CALLED, CALLED, ""),
-        (" \n", "", NO_ANSWER, NO_CALL),
-        ("Error during inference: too long", "", NO_ANSWER, NO_CALL),
-        ("[f(a=len('x') + 1)]", "official_unsafe", "official_unsafe", "official_unsafe"),
-        (native(), "", NO_ANSWER, NO_CALL),
-        (native(("f", "{}")), CALLED, CALLED, ""),
-    ):
-        for category in ("irrelevance", "live_irrelevance"):
-            assert kinds(answer, (), None, category) == (irrelevance, strict), answer
-        assert kinds(answer, (), None, "live_relevance") == (relevance, relevance), answer
+@pytest.mark.parametrize(
+    ("answer", "irrelevance", "strict", "relevance"),
+    [
+        pytest.param(Answer(None, ()), "", "", NO_CALL, id="no content"),
+        pytest.param("[f(a=1)]", CALLED, CALLED, "", id="call"),
+        pytest.param(" \n", "", NO_ANSWER, NO_CALL, id="blank"),
+        pytest.param("Error during inference: long", "", NO_ANSWER, NO_CALL, id="inference error"),
+        pytest.param("[f(a=len('x') + 1)]", *["official_unsafe"] * 3, id="code"),
+        pytest.param(native(), "", NO_ANSWER, NO_CALL, id="no native call"),
+        pytest.param(native(("f", "{}")), CALLED, CALLED, "", id="native call"),
+    ],
+)
+def test_relevance_is_judged_by_whether_there_is_a_call(answer, irrelevance, strict, relevance):
+    for category in ("irrelevance", "live_irrelevance"):
+        assert kinds(answer, (), None, category) == (irrelevance, strict)
+    assert kinds(answer, (), None, "live_relevance") == (relevance, relevance)
 
 
 def test_attempted_call_is_no_refusal_under_strict():

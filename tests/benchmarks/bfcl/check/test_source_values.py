@@ -1,5 +1,7 @@
 """Texts of Java and JavaScript as values of a documented type."""
 
+import pytest
+
 from ace_ray.benchmarks.bfcl.check.source_values import (
     MAX_CHARS,
     MAX_LIST_CHARS,
@@ -23,8 +25,9 @@ def test_simple_texts_become_values():
             assert (parsed, type(parsed)) == (value, type(value)), text
 
 
-def test_java_collections_become_values():
-    for text, kind, items, value in (
+@pytest.mark.parametrize(
+    ("text", "kind", "items", "value"),
+    [
         ('new Object[]{1,"a", true,,2.5f, 3L}', "Array", None, [1, "a", True, 2.5, 3]),
         ("new long[] { 1L, 2 }", "Array", "long", [1, "2"]),
         ('new ArrayList<>(Arrays.asList("a", "b"))', "ArrayList", "String", ["a", "b"]),
@@ -32,32 +35,46 @@ def test_java_collections_become_values():
         ("new ArrayList<>() {{ }}", "ArrayList", None, []),
         ('new HashMap<>() {{ put("a",\n 1); put("b", true); }}', "HashMap", None,
          {"a": 1, "b": True}),
-    ):  # fmt: skip
-        assert java_value(text, kind, items) == value, text
+    ],
+    ids=["objects", "longs", "list of an array", "list by adding", "empty list", "map"],
+)  # fmt: skip
+def test_java_collections_become_values(text, kind, items, value):
+    assert java_value(text, kind, items) == value
 
 
-def test_javascript_collections_become_values():
-    for text, kind, items, value in (
+@pytest.mark.parametrize(
+    ("text", "kind", "items", "value"),
+    [
         ("[1, 'two', true]", "array", None, [1, "two", True]),
         ("[[1, 2], ['a']]", "array", None, [[1, 2], ["a"]]),
         ("[[1], [[2]]]", "array", None, [[1], ["[2"]]),
         ("new Array([1], [2])", "array", None, [[1], [2]]),
         ("[1]", "array", "object", "[1]"),
         ("{'a': 1, b: 'x, y', c: [1, 2]}", "dict", None, {"a": 1, "b": "x, y", "c": [1, 2]}),
-    ):
-        assert javascript_value(text, kind, items) == value, text
+    ],
+    ids=["values", "lists", "deeper lists", "constructor", "list of objects", "object"],
+)
+def test_javascript_collections_become_values(text, kind, items, value):
+    assert javascript_value(text, kind, items) == value
 
 
-def test_long_collections_take_little_time_and_stay_texts():
-    for value_of, kind, text, max_chars in (
+@pytest.mark.parametrize(
+    ("value_of", "kind", "text", "max_chars"),
+    [
         (java_value, "HashMap", "new HashMap<>() {" + 'put("' * 100 + '",' * 250 + "}", MAX_CHARS),
         (java_value, "ArrayList", "new ArrayList<>(){{" + "add(" * 2_000 + "}}", MAX_LIST_CHARS),
         (javascript_value, "array", "[[" + "],[" * 340, MAX_LIST_CHARS),
-    ):
-        assert len(text) <= max_chars
-        with cpu_limit(text[:20]):
-            value_of(text, kind)
-        assert value_of(text + "x" * max_chars, kind) == text + "x" * max_chars
+    ],
+    ids=["map of Java", "list of Java", "list of JavaScript"],
+)
+def test_long_collections_take_little_time_and_stay_texts(value_of, kind, text, max_chars):
+    assert len(text) <= max_chars
+    with cpu_limit(text[:20]):
+        value_of(text, kind)
+    assert value_of(text + "x" * max_chars, kind) == text + "x" * max_chars
+
+
+def test_long_lists_become_values():
     # Upstream converts lists of any length; a text of Java has at most as many characters.
     long = ", ".join(['"a"'] * 1_000)
     assert java_value(f"new String[]{{{long}}}", "Array", "String") == ['"a"'] * 1_000

@@ -42,9 +42,9 @@ def test_what_upstream_does_not_decode_and_what_it_would_run():
 LISTED = "new ArrayList<>(Arrays.asList(1,  2))"
 
 
-def test_java_and_javascript_values_are_source():
-    language: Language
-    for language, text, call in (
+@pytest.mark.parametrize(
+    ("language", "text", "call"),
+    [
         ("java", '[a.B(x="s", w=5L, v=true)]', {"a.B": {"x": "s", "w": "5L", "v": "true"}}),
         ("java", "[f(y=new int[] {1, 2}, w=1)]", {"f": {"y": "new int[]{1,2}", "w": "1"}}),
         ("java", f"[f(z={LISTED}, w=1)]", {"f": {"z": LISTED, "w": "1"}}),
@@ -52,26 +52,38 @@ def test_java_and_javascript_values_are_source():
         ("java", '[f(x="é", yy="ab")]', {"f": {"x": 'é"', "y=": 'b"'}}),
         ("javascript", "[f(x='s', z={a: 1})]", {"f": {"x": "s", "z": "{a: 1}"}}),
         ("javascript", "[f(w=() => 5, v=[1, 2])]", {"f": {"w": "() => 5", "v": "[1, 2]"}}),
-    ):
-        assert decode(text, language=language) == [call]
+    ],
+    ids=["literals", "array", "list", "two bytes", "object", "function"],
+)
+def test_java_and_javascript_values_are_source(language: Language, text, call):
+    assert decode(text, language=language) == [call]
 
 
 @pytest.mark.parametrize("language", ["java", "javascript"])
 def test_source_without_a_call_and_source_that_does_not_parse(language):
     assert read("[x = 5;]", language=language) is None
-    for text in ("[f(x=5]]", "[f(x=1, x=2)]", "[f(x='\ud800')]", "+1[^" * 2_000, "1" * 40_000):
+    for text in ("[f(x=5]]", "[f(x=1, x=2)]", "[f(x='\ud800')]"):
         with pytest.raises(NotCalls):
+            decode(text, language=language)
+    for text, why in (("+1[^" * 2_000, "2048 words"), (f"[f(x='{'1' * 9_000}')]", "than 8192")):
+        with pytest.raises(NotCalls, match=why):
             decode(text, language=language)
 
 
-def test_arguments_without_names_keep_their_places():
-    for language, text, args, positional in (
-        ("java", "[b.f(a, x=5)]", {None: "a", "x": "5"}, {0: "a"}),
-        ("javascript", "[f(x=5, /* 2 */ 1)]", {"x": "5"}, {1: "1"}),
-    ):
-        (call,) = read(text, language=language) or []
-        assert call.args == args
-        assert {index: make() for index, make in call.positional.items()} == positional
+@pytest.mark.parametrize(
+    ("language", "text", "args", "positional"),
+    [
+        pytest.param("java", "[b.f(a, x=5)]", {None: "a", "x": "5"}, {0: "a"}, id="Java"),
+        pytest.param("javascript", "[f(x=5, /* 2 */ 1)]", {"x": "5"}, {1: "1"}, id="JavaScript"),
+    ],
+)
+def test_arguments_without_names_keep_their_places(language, text, args, positional):
+    (call,) = read(text, language=language) or []
+    assert call.args == args
+    assert {index: make() for index, make in call.positional.items()} == positional
+
+
+def test_two_arguments_of_java_without_names_do_not_decode():
     with pytest.raises(NotCalls):
         decode("[b.f(a, c)]", language="java")
 

@@ -1,7 +1,5 @@
 """Conversations with tools: what a model sees, what is stored, how they end, and memory."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence
@@ -111,9 +109,7 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
         (["Sure: [close_day()]", "[]"], [1, 1], ""),
     ],
 )
-def test_words_steps_context_or_deadline_end_a_conversation(
-    replies: list[Reply], turns: list[int], ending: str
-) -> None:
+def test_words_steps_context_or_deadline_end_a_conversation(replies, turns, ending) -> None:
     seconds = 0.2 if hang in replies else 60
     episode = played(MINI, BASE, ScriptedModel(*replies), seconds=seconds, works=working)
     assert [len(turn) for turn in episode.state["turns"]] == turns
@@ -128,13 +124,10 @@ def test_words_steps_context_or_deadline_end_a_conversation(
         ([hang], working, EpisodeStalled, "candidate"),
         ([PromptTooLong("full")], None, PromptTooLong, "full"),
     ],
+    ids=["stalled engine", "silent candidate", "long first prompt"],
 )
 def test_failures_that_give_no_verdict_close_the_session(
-    replies: list[Reply],
-    works: Any,
-    error: type[Exception],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
+    replies, works, error, message, monkeypatch
 ) -> None:
     closed: list[LocalSession] = []
 
@@ -209,9 +202,7 @@ def test_native_mode_shows_the_memory_beside_the_tools() -> None:
         ([add("one"), "ok", "ok", hang], ["", "deadline", "deadline"], {"one": "v"}),
     ],
 )
-def test_conversation_that_context_or_deadline_cut_writes_nothing(
-    replies: list[Reply], endings: list[str], memory: dict[str, str] | None
-) -> None:
+def test_conversation_that_context_or_deadline_cut_writes_nothing(replies, endings, memory) -> None:
     prepared, _ = filled(*replies)
     assert [talk["ended"] for talk in prepared["conversations"]] == endings
     assert prepared["snapshot"].get("core_memory") == memory

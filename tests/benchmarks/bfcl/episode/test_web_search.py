@@ -1,7 +1,5 @@
 """Web search and embeddings through configured services; the services are made up."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Mapping

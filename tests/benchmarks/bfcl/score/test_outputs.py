@@ -1,7 +1,5 @@
 """Result folders of ``bfcl generate`` as episodes: their shapes, what is refused, and parity."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import json
@@ -63,9 +61,7 @@ def judge(tmp_path: Path) -> Judge:
     def judged(*answers: tuple[Entry, Any], model: str = "m", rules: str = "official") -> list[str]:
         parsed = outputs(write_results(tmp_path / str(next(numbers)) / model, *answers))
         json.dumps([output.episode.state for output in parsed])
-        return [
-            benchmark.check(output.entry, output.episode)[rules].error_type for output in parsed
-        ]
+        return [benchmark.check(item.entry, item.episode)[rules].error_type for item in parsed]
 
     return judged
 
@@ -116,9 +112,7 @@ def results_of(entry: Entry, shape: Shape) -> list[Any]:
         for calls in entry.gold:
             parsed: list[Any] = [ast.parse(call, mode="eval").body for call in calls]
             turn_calls = [
-                Call(
-                    node.func.id, {word.arg: ast.literal_eval(word.value) for word in node.keywords}
-                )
+                Call(node.func.id, {key.arg: ast.literal_eval(key.value) for key in node.keywords})
                 for node in parsed
             ]
             turns.append([*([shape(turn_calls)] if turn_calls else []), "Done."])
@@ -163,18 +157,21 @@ def test_tagged_calls_are_read_of_models_with_function_calling(judge: Judge) -> 
     assert judge(answers[0], model="Some_Qwen") == [NOT_DECODED], "a prompted model"
 
 
-def test_answers_of_odd_shapes_do_not_decode(judge: Judge) -> None:
-    right = (SECOND, listed(calls_of(SECOND)))
-    for result, kind, strict in (
+@pytest.mark.parametrize(
+    ("result", "kind", "strict"),
+    [
         (["Let me do this.", {"f": '{"a": 1}'}], NOT_DECODED, "unreadable_call"),
         ([{"f": None}], NOT_DECODED, "unreadable_call"),
         (None, NOT_DECODED, "no_answer"),
         ([], "simple_function_checker:wrong_count", ""),
-    ):
-        answers = [(FIRST, result), right, (REFUSAL, result)]
-        assert judge(*answers, model="m-FC") == [kind, "", ""]
-        refusal = judge(*answers, model="m-FC", rules="strict")[2]
-        assert refusal.removeprefix("irrelevance_error:") == strict
+    ],
+    ids=["words and a call", "no arguments", "null", "empty list"],
+)
+def test_answers_of_odd_shapes_do_not_decode(judge, result, kind, strict) -> None:
+    answers = [(FIRST, result), (SECOND, listed(calls_of(SECOND))), (REFUSAL, result)]
+    assert judge(*answers, model="m-FC") == [kind, "", ""]
+    refusal = judge(*answers, model="m-FC", rules="strict")[2]
+    assert refusal.removeprefix("irrelevance_error:") == strict
 
 
 @pytest.mark.parametrize(
@@ -214,9 +211,7 @@ def test_list_of_words_is_a_message_of_an_episode(judge: Judge) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_name_of_a_model_selects_how_its_calls_are_read(
-    judge: Judge, model: str, write_calls: Shape
-) -> None:
+def test_name_of_a_model_selects_how_its_calls_are_read(judge, model, write_calls) -> None:
     right, wrong = write_calls(calls_of(FIRST)), write_calls([Call("f", {"a": 1})])
     verdicts = judge((FIRST, right), (SECOND, wrong), model=model)
     assert verdicts == ["", "simple_function_checker:wrong_func_name"]
@@ -240,9 +235,7 @@ def test_texts_of_models_that_answer_with_lists_have_no_calls(judge: Judge) -> N
         ("openbmb_MiniCPM3-4B-FC", "<|thought_end|>\n<|tool_call_start|>\n```python\nf(a=1)\n```"),
     ],
 )
-def test_calls_that_only_upstreams_handler_reads_are_refused(
-    tmp_path: Path, model: str, text: str
-) -> None:
+def test_calls_that_only_upstreams_handler_reads_are_refused(tmp_path, model, text) -> None:
     refused(write_results(tmp_path / model, (FIRST, text)), "only bfcl-eval's handler", model)
     assert outputs(write_results(tmp_path / "words" / model, (FIRST, "I cannot.")))
 
@@ -379,9 +372,7 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     ("model", "shape"),
     [("prompted", render), ("with-calls-FC", listed), ("with-tags-Qwen-FC", tags)],
 )
-def test_parity_with_upstreams_evaluator(
-    model: str, shape: Shape, bfcl_copy: UpstreamPackage, tmp_path: Path
-) -> None:
+def test_parity_with_upstreams_evaluator(model, shape, bfcl_copy, tmp_path) -> None:
     """Compare the results of some real entries of each category, in three folders."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name})
     benchmark.ready(named=True)

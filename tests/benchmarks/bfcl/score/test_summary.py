@@ -1,7 +1,5 @@
 """Groups, overall scores, format sensitivity and the diagnostics, from rows."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

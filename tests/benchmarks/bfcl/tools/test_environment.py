@@ -1,19 +1,17 @@
 """Call texts to results: parsed, bounded, never evaluated; upstream's classes loaded privately."""
 
-from __future__ import annotations
-
 import decimal
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools import sources as tool_code
 from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
 from ace_ray.benchmarks.bfcl.tools.evaluate import remove_call_spaces
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class, tool_sources
@@ -126,9 +124,7 @@ def open_class(bfcl_copy: UpstreamPackage, sources: ToolSources) -> Open:
     return opened
 
 
-def test_classes_load_privately_and_write_no_file(
-    open_class: Open, sources: ToolSources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_load_privately_and_write_no_file(open_class, sources, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     for name in TOOL_MODULES:
@@ -146,6 +142,7 @@ def test_damaged_class_is_the_users_mistake(sources: ToolSources) -> None:
     for text, match in (
         ("class TicketAPI(:", r"ticket_api.py: does not load \(SyntaxError"),
         ("x = 1", "has no class TicketAPI"),
+        ("import socket", "ImportError: no stand-in for socket"),
     ):
         damaged = ToolSources({**sources.texts, "ticket_api": text}, "copy", text, named=True)
         with pytest.raises(UserError, match=match):
@@ -155,11 +152,11 @@ def test_damaged_class_is_the_users_mistake(sources: ToolSources) -> None:
 def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
     text = sources.texts["ticket_api"] + "\n"
     changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
-    problem = (
-        r"copy: the classes in .* differ from bfcl-eval .* only the stored run names this copy"
-    )
+    problem = r"copy: the classes in .* differ from bfcl-eval .* only the stored run names this"
     with pytest.raises(UserError, match=problem):
         load_class(changed, "TicketAPI")
+    with pytest.raises(UserError, match=problem):
+        tool_code.require_allowed(replace(changed, sha256=sources.sha256))
     for allowed in (sources, replace(changed, named=True)):
         assert load_class(allowed, "TicketAPI").__name__ == "TicketAPI"
 

@@ -1,7 +1,5 @@
 """Environments in a limited process: a call that breaks its limits costs its own attempt alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,9 +90,7 @@ def test_a_process_that_is_killed_is_replaced() -> None:
     assert states == [10, 11, 12]
 
 
-def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(monkeypatch) -> None:
     environment = opened()
 
     def lost(self: LimitedProcess, request: Any) -> Any:

@@ -1,12 +1,9 @@
 """A run folder that brings tool classes of its own: reading it runs none of them."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -81,9 +78,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(
-    payload: str, run: Path, tmp_path: Path, invoke: Any
-) -> None:
+def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(payload, run, tmp_path, invoke):
     marker = tmp_path / "marker"
     class_file(run).write_text(PAYLOADS[payload].replace("MARKER", str(marker)))
     before = (run / MANIFEST).read_bytes()
