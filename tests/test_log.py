@@ -137,9 +137,7 @@ def test_progress_is_a_line_with_numbers(capsys: pytest.CaptureFixture[str]) -> 
     assert [line[name] for name in numbers] == ["progress", 2, 4, 1, 1]
 
 
-def test_the_result_of_a_run_is_a_json_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_result_of_a_run_is_a_json_line(tmp_path, capsys) -> None:
     _, summary = rejudge_run(str(sound_run(tmp_path / "run")))
     capsys.readouterr()
     log.configure(form="json")

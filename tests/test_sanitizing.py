@@ -30,5 +30,5 @@ def test_cleaning_is_bounded_and_linear() -> None:
     assert sanitize_line("\x1b[31msk-abcdefghijklmnopqrstuvwxyz\x1b[0m") == "***", (
         "a coloured secret"
     )
-    cells = [spreadsheet(text) for text in ("=1", "+1", "-1", "@x", "[f()]", "")]
-    assert cells == ["'=1", "'+1", "'-1", "'@x", "[f()]", ""]
+    cells = [spreadsheet(text) for text in (" =1", "+1", "-1", "@x", "[f()]", "")]
+    assert cells == ["' =1", "'+1", "'-1", "'@x", "[f()]", ""]

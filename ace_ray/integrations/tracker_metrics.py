@@ -178,7 +178,8 @@ def _run_texts(run: _TrackedRun) -> dict[str, str]:
         if first.estimate is None:
             text += f": no score, {run.summary.why or 'nothing was scored'}"
         elif first.estimate.partial:
-            text += f": partial, {f'without {join_names(first.missing)}' if first.missing else 'a sample'}"
+            missing = join_names(first.missing)
+            text += f": partial, {f'without {missing}' if missing else 'a sample'}"
         words[_metric(benchmark, rules, "headline_is")] = text
     if (limit := run.manifest.config.limit) is not None:
         words["limited_to"] = str(limit)

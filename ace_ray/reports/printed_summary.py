@@ -174,7 +174,8 @@ def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
     if not models:
         yield "the endpoint does not report which model answered"
     if len(fingerprints) > 1:
-        yield f"answers came from {len(fingerprints)} system fingerprints: {_join_counts(fingerprints)}"
+        counts = _join_counts(fingerprints)
+        yield f"answers came from {len(fingerprints)} system fingerprints: {counts}"
     if calls := facts["calls_without_usage"]:
         yield (f"{calls} answers had no usage data: the tokens of their rows are unknown")
 

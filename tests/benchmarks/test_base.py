@@ -229,9 +229,7 @@ def test_the_default_summary_has_categories_groups_languages_and_a_table() -> No
 POINTS = "[ace_ray.benchmarks]\nmine = classes:Mine\nbroken = broken:Mine\n"
 
 
-def test_benchmarks_of_installed_packages_are_offered(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_benchmarks_of_installed_packages_are_offered(write, tmp_path, monkeypatch) -> None:
     names = [name for name, _ in list_classes()]
     assert names == ["acebench", "bfcl", "stabletoolbench", "stabletoolbench_judge", "tau2"]
     Path(write().partition(":")[0]).rename(tmp_path / "classes.py")

@@ -9,8 +9,8 @@ import pytest
 from ace_ray.benchmarks.aggregates import Aggregate, Column, aggregates
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts, diagnose, second_reader, texts_of
-from ace_ray.benchmarks.statistics import sample_tables
-from ace_ray.benchmarks.tally import Tally, accuracies
+from ace_ray.benchmarks.statistics import pooled_score, sample_tables, statistics
+from ace_ray.benchmarks.tally import Tally, accuracies, totals
 from ace_ray.types import SCORE, Entry, Episode, ResultRow, Verdict
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row

@@ -22,7 +22,9 @@ from ace_ray.early_stopping.betting import (
     draws_to_decide,
     draws_to_reject,
 )
-from ace_ray.early_stopping.units import order_of, value_of, weighted_order
+from ace_ray.early_stopping.draw import EntryOrder
+from ace_ray.early_stopping.looks import Comparison
+from ace_ray.early_stopping.units import Item, Order, Unit, order_of, value_of, weighted_order
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, Verdict
 from tests.benchmarks.scored_row import scored_row
@@ -67,6 +69,47 @@ def test_all_units_tell_the_difference_exactly() -> None:
     exact = pytest.approx((truth, truth), abs=1e-12)
     assert confidence_sequence(draws(values, weights), 0.05) == exact
     assert np.isfinite(draws_to_reject(draws(values, weights), truth - 1e-6, 1e-9))
+
+
+def capitals(values: np.ndarray, of: int, null: float) -> np.ndarray:
+    """Return what a bettor has who began with 1 and bet on each of ``values``, of ``of`` in all."""
+    money, shares = [np.ones(len(SHARES))], np.array(SHARES)
+    for number, value in enumerate(values):
+        expected = (null * of - values[:number].sum()) / (of - number)
+        money.append(money[-1] * (1 + shares * ((value + 1) / (expected + 1) - 1)))
+    return np.mean(money[1:], axis=1)
+
+
+def test_each_side_bets_until_two_over_alpha() -> None:
+    """A bound is the null that just pays; a decision, the first draw at which zero has paid."""
+    values, alpha = population(60, 10, 400)[:150], 0.05
+    low, high = confidence_sequence(draws(values, of=400), alpha)
+    for side, bound in ((values, low), (-values, -high)):
+        assert capitals(side, 400, bound).max() >= 2 / alpha
+        assert capitals(side, 400, bound + 2e-4).max() < 2 / alpha
+    paid = capitals(values, 400, 0.0) >= 2 / alpha
+    decision = decide(draws(values, of=400), Rule(alpha, 0.0))
+    assert decision == Decision(Outcome.BETTER, int(paid.argmax()) + 1)
+
+
+@pytest.mark.parametrize(
+    ("mine", "min_rows", "least"),
+    [(1.0, 2, 1), (0.0, 2, 1), (1.0, 20, 17), (1.0, 500, 45)],
+    ids=["better", "within", "least rows", "all rows"],
+)
+def test_headlines_share_alpha_and_need_rows(mine: float, min_rows: int, least: int) -> None:
+    orders = {name: order(Simple()) for name in ("a", "b")}
+    config = EarlyConfig(reference="x", alpha=0.08, margin=40.0, min_rows=min_rows)
+    comparison = Comparison(EntryOrder(orders, np.zeros(100, np.int8)), config, 1)
+    run: Any = SimpleNamespace(unit_bounds=lambda unit: (mine, mine))
+    reference: Any = SimpleNamespace(unit_bounds=lambda unit: (0.0, 0.0))
+    comparison.decide_headlines(run, reference)
+    known = orders["a"].draws([(mine, mine)] * 45)
+    expected = decide(known, Rule(0.04, 0.4, least))
+    assert (expected != decide(known, Rule(0.08, 0.4, least))) == (min_rows == 2)
+    assert [headline.decision for headline in comparison.headlines] == [expected] * 2
+    comparison.headlines[1].decision = None
+    assert not comparison.is_fully_decided
 
 
 @pytest.mark.parametrize(

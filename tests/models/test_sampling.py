@@ -9,13 +9,7 @@ import pytest
 
 from ace_ray.config.schema import ModelConfig, SamplingConfig, validate_tree
 from ace_ray.errors import UserError
-from ace_ray.models.sampling import (
-    check_budget,
-    check_sampling,
-    fill_defaults,
-    request_fields,
-    vllm_arguments,
-)
+from ace_ray.models import sampling
 from ace_ray.types import Sampling
 
 SCHEMA = {"type": "object", "properties": {"b": {}, "a": {}}}
@@ -30,7 +24,7 @@ EVERY = validate_tree(
 def test_vllm_and_endpoints_get_the_same_parameters() -> None:
     assert sampling.vllm_arguments(EVERY, room=10) == OWN | COMMON | {"max_tokens": 10}
     schema = {"name": "answer", "schema": SCHEMA}
-    assert request_fields(EVERY.with_schema(SCHEMA)) == OWN | COMMON | {
+    assert sampling.request_fields(EVERY.with_schema(SCHEMA)) == OWN | COMMON | {
         "max_tokens": 30,
         "reasoning_effort": "low",
         "response_format": {"type": "json_schema", "json_schema": schema},
@@ -44,7 +38,7 @@ def test_vllm_and_endpoints_get_the_same_parameters() -> None:
 
 
 def test_vllm_takes_all_of_them(vllm: Any) -> None:
-    params = vllm.SamplingParams(**vllm_arguments(EVERY.with_schema(SCHEMA), room=100))
+    params = vllm.SamplingParams(**sampling.vllm_arguments(EVERY.with_schema(SCHEMA), room=100))
     assert params.structured_outputs.json == json.dumps(SCHEMA)
     assert (params.min_p, params.thinking_token_budget) == (0.1, 9)
 
@@ -89,7 +83,7 @@ def model(tmp_path: Path) -> Make:
 
 def resolve(folder: Path | None, engine: Any = None, **options: Any) -> SamplingConfig:
     config = validate_tree(SamplingConfig, {"defaults": "model", **options}, where="")
-    return fill_defaults(config, folder, engine or {}, location="sampling")
+    return sampling.fill_defaults(config, folder, engine or {}, location="sampling")
 
 
 def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> None:
@@ -132,11 +126,11 @@ def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
     config = validate_tree(SamplingConfig, {"thinking_token_budget": 5}, where="")
     for parser in ("auto", "of_a_plugin"):
         with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
-            check_budget(config, {}, parser, location="sampling")
-    check_budget(config, {"reasoning_config": {"a": 1}}, "auto", location="")
-    check_budget(config, {"reasoning_parser": "qwen3"}, "auto", location="")
-    check_budget(config, {}, "qwen3", location="")
-    check_budget(SamplingConfig(), {}, "auto", location="")
+            sampling.check_budget(config, {}, parser, location="sampling")
+    sampling.check_budget(config, {"reasoning_config": {"a": 1}}, "auto", location="")
+    sampling.check_budget(config, {"reasoning_parser": "qwen3"}, "auto", location="")
+    sampling.check_budget(config, {}, "qwen3", location="")
+    sampling.check_budget(SamplingConfig(), {}, "auto", location="")
     config = validate_tree(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
     with pytest.raises(UserError, match=r"^sampling.reasoning_effort: is also set in model.chat"):

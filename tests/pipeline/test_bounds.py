@@ -17,7 +17,7 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.storage import parts
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.util.safe_loading import InvalidContent, json_object, json_of_row, json_tree
+from ace_ray.util.safe_loading import InvalidContent, json_object, json_of_row, json_tree, yaml_tree
 from tests.pipeline.made_run import planned_run, sound_run
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
@@ -178,6 +178,9 @@ def test_json_of_a_manifest_and_of_a_row_keep_what_they_can() -> None:
     assert json_tree(b"[" * 60 + b"]" * 60)
     assert json_tree('{"\\ud800": "a\\udc00"}') == {"\ufffd": "a\ufffd"}
     assert json_of_row('["\\ud800", 1e999, ' + "9" * 100 + "]")[0] == "\ud800"
-    for text in ("[" * 300 + "]" * 300, "[" * 100_000, "x", None):
+    with pytest.raises(InvalidContent, match="names 'a' twice"):
+        yaml_tree("a: 1\na: 2")
+    many = f"[{'0,' * 2_000_000}0]"
+    for text in ("[" * 300 + "]" * 300, "[" * 100_000, many, "x", None):
         with pytest.raises(InvalidContent):
             json_of_row(text)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from ace_ray.reports.gate import limit_check
+from ace_ray.reports.gate import Check, Decision, limit_check
 from ace_ray.reports.significance import change_of
 from tests.report.builders import block, write_run
 
@@ -100,7 +101,12 @@ def test_each_bound_errs_at_most_as_often_as_its_confidence_says(
     ],
 )
 def test_the_whole_interval_decides(value: float, interval: Any, answer: str, words: str) -> None:
-    check = limit_check("", value, interval, 0.5, 100, "", str)
+    def scaled(alpha: float, growth: float = 1.0) -> tuple[float, float]:
+        low, high = ((end - value) / growth**0.5 for end in interval)
+        return value + low, value + high
+
+    estimate: Any = SimpleNamespace(value=value, interval=scaled)
+    check = limit_check("", estimate, 0.5, 0.05, 100, "", str)
     assert (check.answer, words in check.reason) == (answer, True)
 
 

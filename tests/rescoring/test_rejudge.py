@@ -43,7 +43,7 @@ class MadeRun:
         verdicts = {name: None for name in self.rows[index] if name.startswith(("off", "strict"))}
         return {**self.rows[index], **verdicts, **changes}
 
-    def rescore(self) -> tuple[int, dict[str, Any]]:
+    def rejudge_run(self) -> tuple[int, dict[str, Any]]:
         return rejudge_run(self.uri)
 
 
@@ -167,9 +167,7 @@ def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
 
 
 @pytest.mark.parametrize("work", [rejudge_run, compact_run])
-def test_run_that_is_being_written_is_refused(
-    run: MadeRun, work: Any, log_lines: list[str], monkeypatch
-) -> None:
+def test_run_that_is_being_written_is_refused(run, work, log_lines, monkeypatch) -> None:
     monkeypatch.setattr(lease_module, "BEAT_S", 0.02)
     parts = part_names(run.store)
     lease = Lease.acquire(run.store)

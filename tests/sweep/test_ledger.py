@@ -10,14 +10,7 @@ import pytest
 
 from ace_ray.pipeline.monitoring.timing import STATES
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.sweep.ledger import (
-    LEDGER,
-    CostRecord,
-    cost_record,
-    merge_earlier,
-    read_ledger,
-    write_ledger,
-)
+from ace_ray.sweep import ledger
 from ace_ray.sweep.runs import SweepEntry
 
 SECONDS = {"load": 60.0, "warm_up": 4.0, "generation": 800.0, "tool": 30.0, "idle": 6.0}
@@ -88,14 +81,14 @@ def test_earlier_lines_stay_while_their_runs_are_complete(store: LocalStore) -> 
         return replace(record, **changes)
 
     gone, present = line("r1", 1), line("r2", 2)
-    assert merge_earlier([gone, present], [present], store) == [present, gone]
-    assert merge_earlier([replace(gone, state="failed")], [], store) == []
+    assert ledger.merge_earlier([gone, present], [present], store) == [present, gone]
+    assert ledger.merge_earlier([replace(gone, state="failed")], [], store) == []
     changed = line("r3", 1)
-    assert merge_earlier([gone], [changed], store) == [changed]
+    assert ledger.merge_earlier([gone], [changed], store) == [changed]
     damaged = replace(changed, run_id="", state="refused")
-    assert merge_earlier([gone], [damaged], store) == [gone]
+    assert ledger.merge_earlier([gone], [damaged], store) == [gone]
     store.delete("r1/_SUCCESS")
-    assert merge_earlier([gone, present], [present], store) == [present]
+    assert ledger.merge_earlier([gone, present], [present], store) == [present]
 
 
 def test_a_ledger_is_read_as_it_was_written(store: LocalStore) -> None:

@@ -16,7 +16,15 @@ from ace_ray.storage.object_store.local import LocalStore
 from ace_ray.storage.object_store.s3 import S3Store
 from ace_ray.util.local_files import path_of
 
-__all__ = ["LocalStore", "Object", "S3Store", "Store", "UnreachableStore", "is_relative", "open_store"]
+__all__ = [
+    "LocalStore",
+    "Object",
+    "S3Store",
+    "Store",
+    "UnreachableStore",
+    "is_relative",
+    "open_store",
+]
 
 
 def is_relative(uri: str) -> bool:

@@ -118,9 +118,7 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -
     # Tokens and times of outputs made elsewhere are unknown, not zero.
     assert summary["tokens"] == {"prompt": None, "completion": None}
     totals = summary["benchmarks"]["acebench"]["combined"]["totals"]
-    assert {totals[name] for name in ("prompt_tokens", "completion_tokens", "generation_s")} == {
-        None
-    }
+    assert {totals[key] for key in ("prompt_tokens", "completion_tokens", "generation_s")} == {None}
     rejudge_run(str(tmp_path / "out"))
     run = ScoredRun(LocalStore(str(tmp_path / "out")))
     assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}

@@ -6,14 +6,7 @@ import asyncio
 from collections import defaultdict
 from typing import Any
 
-import pytest
-
-from ace_ray.pipeline.actors.admission import (
-    ISOLATED_LAST,
-    MOST_TRIED_FIRST,
-    AdmissionControl,
-    Group,
-)
+from ace_ray.pipeline.actors.admission import AdmissionControl, Group
 from ace_ray.pipeline.actors.kv_budget import KVBudget
 from ace_ray.pipeline.health.isolation import OPEN
 from ace_ray.types import Completion, EngineFigures
@@ -38,17 +31,22 @@ class Rows:
             self._loop.run_until_complete(asyncio.sleep(0))
         return self._inside
 
-    async def _visit(self, name: str, group: int, rows: int, run: int = 0, **how: Any) -> None:
-        async with self.admission.admission((run, group), rows, **how) as admitted:
-            self._groups[name] = admitted
-            self.inside.append(name)
+    def ask(
+        self, name: str, isolation: int = OPEN, run: int = 0, rows: int = 1, **how: Any
+    ) -> None:
+        work = self._work(name, (run, isolation), rows, **how)
+        self._tasks[name] = self._loop.create_task(work)
+
+    async def _work(self, name: str, partition: tuple[int, int], rows: int, **how: Any) -> None:
+        async with self.admission.admission(partition, rows, **how) as self._groups[name]:
+            self._inside.append(name)
             try:
                 await self._ends[name].wait()
             finally:
                 self._inside.remove(name)
 
-    async def row_ends(self, name: str) -> None:
-        self.admission.free_place(self._groups[name])
+    def row_ends(self, name: str) -> None:
+        self._loop.call_soon(self.admission.free_place, self._groups[name])
 
     def end(self, *names: str) -> None:
         for name in names:
@@ -57,18 +55,23 @@ class Rows:
     def cancel(self, name: str) -> None:
         self._tasks[name].cancel()
 
-    async def arrived(self) -> None:
-        self.admission.note_arrival()
+    def all_arrived(self) -> None:
+        self._loop.call_soon(self.admission.note_arrival)
 
-    async def end(self) -> None:
-        """Let all tasks leave. Then no place is taken."""
-        for _ in self._tasks:
-            await self.go(*self._ends)
-            await settle()
-        await asyncio.wait_for(asyncio.gather(*self._tasks.values(), return_exceptions=True), 5)
-        for group in (7, OPEN, 8):
-            async with asyncio.timeout(5), self.admission.admission((0, group), 1):
-                pass
+    def __enter__(self) -> Rows:
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        """Let all rows end. Then no place is taken."""
+        if failure is not None:
+            return
+        self.end(*self._tasks)
+        for isolation in (7, OPEN, 8):
+            self.ask(f"afterwards {isolation}", isolation)
+            self.end(f"afterwards {isolation}")
+        work = asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._loop.run_until_complete(asyncio.wait_for(work, 5))
+        self._loop.close()
 
 
 def test_isolated_groups_work_alone_and_before_open_rows() -> None:
@@ -114,9 +117,15 @@ def test_a_block_with_more_rows_than_places_works_alone() -> None:
         assert rows.inside == ["last"]
 
 
-def test_episodes_wait_until_their_contexts_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ace_ray.pipeline.actors.admission.ASK_AGAIN_S", 0.0)
-    room = KVBudget(23_000)  # an episode needs 0.85 * (4,000 + 8,000) at first
+def test_each_row_gives_its_place_back_when_it_ends() -> None:
+    with Rows(3) as rows:
+        rows.ask("three", rows=3)
+        rows.ask("two", rows=2)
+        assert rows.inside == ["three"]
+        rows.row_ends("three")
+        assert rows.inside == ["three"]
+        rows.row_ends("three")
+        assert rows.inside == ["three", "two"]
 
 
 def test_cancelled_rows_leave_no_place_and_do_not_wait() -> None:

@@ -19,7 +19,7 @@ def test_call_without_an_answer_is_not_repeated(monkeypatch: pytest.MonkeyPatch)
         await asyncio.Event().wait()
 
     async def ask() -> None:
-        await ServiceClient(SimpleNamespace(calls=SimpleNamespace(remote=hang)))("get", 1)
+        await ServiceClient(SimpleNamespace(answer=SimpleNamespace(remote=hang)))("get", 1)
 
     with pytest.raises(ServiceLost, match=r"no answer within 0.5 s"):
         asyncio.run(ask())

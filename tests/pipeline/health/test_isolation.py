@@ -170,23 +170,30 @@ ROW = {"row_id": "r", "run": 0, "shares": 3, "sample": 0, "repeat": 0}
 SHARED = shared_id(ROW)
 
 
-def test_row_goes_where_its_preparation_goes() -> None:
-    alive, released = IsolatedRow(1, 7), IsolatedRow(1, OPEN)
-    end_state = IsolatedRow(4, OPEN, trials=3, deaths_alone=3, end="set_aside")
-    for row_state, shared, by_shared in (
-        (None, alive, True),
-        (alive, None, False),
-        (alive, released, False),
-        (released, alive, True),
-        (alive, alive, False),
-        (alive, end_state, True),
-        (end_state, alive, False),
-        (end_state, end_state, False),
-    ):
-        rows = {k: s for k, s in (("r", row_state), (SHARED, shared)) if s is not None}
-        state = states_by_row([ROW], rows)["r"]
-        assert state.shared is by_shared
-        assert (state.group, state.end) == (rows[SHARED if by_shared else "r"].group, state.end)
-        assert state.deaths == rows[SHARED if by_shared else "r"].deaths
-        assert state.unstored_deaths == sum(s.deaths for s in rows.values())
-    assert states_by_row([{**ROW, "shares": -1}], {SHARED: alive}) == {}
+ALIVE, RELEASED = IsolatedRow(1, 7), IsolatedRow(1, OPEN)
+SET_ASIDE = IsolatedRow(4, OPEN, trials=3, deaths_alone=3, end="set_aside")
+
+
+@pytest.mark.parametrize(
+    ("row", "shared", "by_shared"),
+    [
+        pytest.param(None, ALIVE, True, id="preparation alone"),
+        pytest.param(ALIVE, None, False, id="row alone"),
+        pytest.param(ALIVE, RELEASED, False, id="released preparation"),
+        pytest.param(RELEASED, ALIVE, True, id="released row"),
+        pytest.param(ALIVE, ALIVE, False, id="both isolated"),
+        pytest.param(ALIVE, SET_ASIDE, True, id="preparation set aside"),
+        pytest.param(SET_ASIDE, ALIVE, False, id="row set aside"),
+        pytest.param(SET_ASIDE, SET_ASIDE, False, id="both set aside"),
+    ],
+)
+def test_row_goes_where_its_preparation_goes(row, shared, by_shared) -> None:
+    rows = {k: s for k, s in (("r", row), (SHARED, shared)) if s is not None}
+    state, source = states_by_row([ROW], rows)["r"], rows[SHARED if by_shared else "r"]
+    assert state.shared is by_shared
+    assert (state.group, state.end, state.deaths) == (source.group, source.end, source.deaths)
+    assert state.unstored_deaths == sum(s.deaths for s in rows.values())
+
+
+def test_row_without_a_preparation_goes_alone() -> None:
+    assert states_by_row([{**ROW, "shares": -1}], {SHARED: ALIVE}) == {}

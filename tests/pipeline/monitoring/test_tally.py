@@ -56,15 +56,24 @@ def test_progress_tells_how_far_engines_have_started(clock, log_lines) -> None:
     for _ in range(2):
         progress.show(coordinator.read())
     ready = "the first engine is ready after 41 s: fetch 0 s, process 29 s"
-    assert log_lines == [ready, "0/5 rows"]
-    tally.add([row(), row(official=False), row(status="infra_error")])
-    tally.deaths, tally.notice = ["host:1"], "results cannot be stored yet"
-    tally.counts_of(0).ready_at, tally.counts_of(0).last_row_at = 100.0, 104.0
-    assert view.line(tally) == (
-        "3/5 rows | toy en: official 0.500 strict 0.000 | 9 prompt + 15 output tokens, "
-        "6 tokens/s | about 3 s left | "
-        "1 not scored | 1 engine crash(es) | results cannot be stored yet"
-    )
+    assert log_lines == [*waits, ready, "0/5 rows"]
+
+
+def test_progress_tells_rows_accuracies_speed_and_failures(clock, log_lines) -> None:
+    coordinator = Coordinator([])
+    coordinator.register_start(ENGINE)
+    coordinator.update_process(ENGINE, facts=STARTED)
+    coordinator.note_loaded(0, {})
+    clock[0] += 4
+    judged = [row(), row(official=False), row(status="infra_error")]
+    coordinator.accept(CHECKER, RowReport(judged=judged, notice=NOTICE))
+    coordinator.update_process(ENGINE, death=Death("dead"))
+    Progress(5).show(coordinator.read())
+    assert log_lines[-1].split(" | ") == [
+        *("3/5 rows", "toy en: official 0.500 strict 0.000"),
+        *("9 prompt + 15 output tokens, 6 tokens/s", "about 3 s left"),
+        *("1 not scored", "1 engine crash(es)", NOTICE),
+    ]
 
 
 def with_bug(rows: int) -> Coordinator:
@@ -162,20 +171,23 @@ def test_metrics_count_rows_and_tokens_with_the_tags_of_their_run(measured: Any)
     assert values("rows_planned") == {RUN: 5}
     rows = [row(1), row(1, official=False), row(1, status="infra_error")]
     coordinator.accept(CHECKER, RowReport(1, judged=rows, stored=3))
-    scored, failed = ((*run, "toy", "en", status) for status in ("scored", "infra_error"))
+    scored, failed = ((*RUN, "toy", "en", status) for status in ("scored", "infra_error"))
     assert values("rows") == {scored: 2, failed: 1}
-    assert values("tokens") == {(*run, "toy", "prompt"): 9, (*run, "toy", "completion"): 15}
-    assert values("rows_stored") == {run: 3}
-    assert values("accuracy")[(*run, "toy", "en", "official")] == 0.5
-    engine = process("engine", "a")
-    coordinator.register_start(engine)
-    coordinator.update_process(engine, facts={})
-    coordinator.accept(engine, RowReport(entered=["1", "2", "3"]))
+    assert values("tokens") == {(*RUN, "toy", "prompt"): 9, (*RUN, "toy", "completion"): 15}
+    assert values("rows_stored") == {RUN: 3}
+    assert values("accuracy")[(*RUN, "toy", "en", "official")] == 0.5
+
+
+def test_metrics_show_engines_rows_in_flight_and_a_refusing_store(measured: Any) -> None:
+    coordinator, values = measured
+    coordinator.register_start(ENGINE)
+    coordinator.update_process(ENGINE, facts={})
+    coordinator.accept(ENGINE, RowReport(entered=["1", "2", "3"]))
     coordinator.register_start(process("engine", "b"))
-    coordinator.accept(CHECKER, RowReport(notice="results cannot be stored yet"))
+    coordinator.accept(CHECKER, RowReport(notice=NOTICE))
     gauges = ("engines", "engines_starting", "rows_in_flight", "store_refusing")
-    assert [values(name)[run] for name in gauges] == [1, 1, 3, 1]
+    assert [values(name)[RUN] for name in gauges] == [1, 1, 3, 1]
     coordinator.accept(CHECKER, RowReport(1, stored=1))
-    coordinator.update_process(engine, death=Death("dead"))
-    assert [values(name)[run] for name in gauges] == [0, 2, 0, 0]
-    assert values("deaths") == {(*run, "engine"): 1}
+    coordinator.update_process(ENGINE, death=Death("dead"))
+    assert [values(name)[RUN] for name in gauges] == [0, 2, 0, 0]
+    assert values("deaths") == {(*RUN, "engine"): 1}

@@ -58,7 +58,7 @@ async def judge_sopr(
 
     Each vote has another seed. ``steps`` lists the judge's replies (`asking.reply_json`); it is
     empty if the answer is `unanswered_reason`. Raises `JudgeError` if one vote fails; the other
-    votes are dropped. """
+    votes are dropped."""
     if why := unanswered_reason(answer):
         return [
             {"status": "Unsolved", "reason": UNANSWERED[why], "steps": []} for _ in range(votes)
