@@ -115,14 +115,14 @@ def test_the_command_prints_40_lines_and_files_have_everything(tmp_path: Path, i
         for name, chosen in (("R", rows), ("A", fewer), ("B", rows), ("C", rows))
     ]
     out = tmp_path / "out"
-    result = invoke("compare", *runs, "--baseline", runs[0], "--output", out)
+    result = invoke("compare", *runs, "--reference", runs[0], "--output", out)
     lines = result.stdout.splitlines()
     assert result.code == 0, result.stderr
     assert lines[0].startswith("A keeps 92.4 % [")
     assert "official and strict rules: what is kept of R" in result.stdout
     assert len(lines) <= 41  # with the line of the folder
     assert "more lines with --full" in result.stdout
-    full = invoke("compare", *runs, "--baseline", runs[0], "--full").stdout
+    full = invoke("compare", *runs, "--reference", runs[0], "--full").stdout
     assert len(full.splitlines()) > 150
     assert full.count("(points of 100)") == 3, "a table per pair: both rule sets agree"
     page = (out / "report.html").read_text()
