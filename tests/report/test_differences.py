@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
-from math import erfc, sqrt
+from math import erfc, hypot, sqrt
 from typing import Any
 
 import numpy as np
