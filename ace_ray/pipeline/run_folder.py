@@ -189,13 +189,13 @@ class RunFolder:
         `_SUCCESS`. ``facts`` (`machine_facts` and others) describe the session."""
         session = session_record(facts)
         self.lease.renew()
-        reopen(self.store)  # first: a crash must not leave `_SUCCESS` with a manifest of more rows
         if not self.declared:
             _remove_run(self.store)
             tree = make_manifest(self.plan, {**self.facts, **facts, "sessions": [session]})
             self.store.put(MANIFEST, as_json(tree))
-            self.declared = True
-        elif not self._in_manifest:
+            self.declared = self._in_manifest = True
+        reopen(self.store)  # before a crash could leave it with a manifest of more rows
+        if not self._in_manifest:
             manifest = read_manifest(self.store)
             tree = {**(self.grown or manifest.tree), "sessions": append_session(manifest, session)}
             self.store.put(MANIFEST, as_json(tree))
