@@ -103,7 +103,7 @@ class RunFolder:
         """Log how many rows the run declares, evaluates and reuses. Return how many to evaluate."""
         plan, pending = self.plan, 0 if self.stops else len(self.pending(again=False))
         counts = Counter(plan.entries[index].benchmark for index in plan.rows.entry.tolist())
-        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        listed = ", ".join(f"{name} {counts[name]}" for name in plan.benchmarks)
         line = f"{plan.run_id}: {len(plan.rows)} rows declared, {pending} to evaluate, "
         line += f"{int(self.ledger.settled.sum())} stored rows reused ({listed})"
         log.info(line, event="begin", run_id=plan.run_id, declared=len(plan.rows), pending=pending)

@@ -275,15 +275,16 @@ def claim(store: Store, config: SweepConfig, sweep_id: str, new_runs: Sequence[s
                 fix="choose another sweep_id or --output",
             )
         if keys:
-            stored["grown"] = [*stored.get("grown", []), {"at": now, "keys": keys}]
+            grown = [*stored.get("grown", []), {"at": now, "keys": keys}]
+            stored |= {"grown": grown, "identity": mine}
     options = config.options.model_dump(mode="json", by_alias=True)
     manifest = {
         "schema_version": 1,
         "sweep_id": sweep_id,
         "ace_ray_version": ace_ray.__version__,
         "created_at": now,
-        **stored,
         "identity": mine,
+        **stored,
         "config": {**config.run, **options, "sweep_id": sweep_id},
     }
     store.put(SWEEP, as_json(manifest))

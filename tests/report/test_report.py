@@ -266,7 +266,7 @@ def test_a_sweep_compares_its_candidates_with_the_reference(tmp_path: Path) -> N
     folder = write_sweep(tmp_path / "sweep", lines, {"a": FEW})
     write_run(folder / "run-b", FEW, model="/models/train/b", sampling={"max_tokens": 9})
     manifest = json.loads((folder / "sweep.json").read_text())
-    for reference, words in (("short", "Every run against short"), ("gone", "not among the runs")):
+    for reference, words in (("short", "of the right answers of short"), ("gone", "greedy")):
         manifest["config"] = {"reference": reference}
         (folder / "sweep.json").write_text(json.dumps(manifest))
         page = Page(report_page(folder, out=tmp_path / reference))

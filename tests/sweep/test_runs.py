@@ -180,8 +180,8 @@ def test_a_run_announces_its_rows_by_benchmark_and_keeps_its_label(
     with open_folder(run.plan, fresh=False, began=0.0, label="mine") as open_run:
         assert open_run.announce() == 12
         open_run.declare({"created_at": "2026-11-27T00:00:00+00:00", "versions": {}})
-    warning, line = log_lines
-    assert "samples of an entry are alike at temperature 0" in warning
-    assert "12 rows declared (acebench 12, bfcl 0), 12 to evaluate" in line
+    line, warning = log_lines
+    assert "samples at temperature 0 are nearly equal" in warning
+    assert "12 rows declared, 12 to evaluate, 0 stored rows reused (acebench 12, bfcl 0)" in line
     manifest = read_manifest(open_run.store)
     assert (manifest.label, "label" in manifest.identity.model_dump()) == ("mine", False)
