@@ -36,9 +36,9 @@ def child():
     time.sleep(600)
 
 if __name__ == "__main__":
-    from ace_ray.util.subprocesses import end_with_this_process
+    from ace_ray.util.subprocesses import start_watchdog
     note("before", subprocess.Popen(["sleep", "600"]).pid)
-    end_with_this_process()
+    start_watchdog()
     forked = os.fork()
     if not forked:
         time.sleep(600)
