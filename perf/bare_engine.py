@@ -15,8 +15,8 @@ from ace_ray.models.start_phases import PROCESS, StartPhases
 SCRIPT = """
 import json, os, sys, time
 spec = json.load(open(sys.argv[1]))
-from ace_ray.models.cpu_environment import all_cores
-os.environ.update(all_cores())
+from ace_ray.models.cpu_environment import core_binding
+os.environ.update(core_binding())
 from vllm import LLM, SamplingParams
 
 def say(**found):
