@@ -337,7 +337,8 @@ def _config(
     benchmarks: str | Sequence[str | Mapping[str, Any]] | None,
     settings: Mapping[str, Any],
 ) -> RunConfig:
-    """Build a `RunConfig` from the arguments of `evaluate`. Raises `UserError`: it is not valid."""
+    """Build a `RunConfig` from the arguments of `evaluate`. Raises `UserError`: the config is not
+    valid."""
     if isinstance(config, RunConfig):
         config = config.model_dump(mode="json", exclude_unset=True)
     source = str(config) if isinstance(config, Path) else config

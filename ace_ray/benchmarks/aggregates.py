@@ -146,7 +146,7 @@ def column_score(
     languages: int = 1,
 ) -> Score:
     """Return the score of a column from a ``block`` of a summary. The cells of the columns are
-    in ``rules.<rule set>.<formula>``. ``columns``: name of the formula, and its columns."""
+    in ``rules.<rule set>.<formula>``. ``columns``: the pair (name of the formula, its columns)."""
     formula, declared = columns
     categories = members(declared, name)
     cell = block["rules"][rules][formula].get(name)

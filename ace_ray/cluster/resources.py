@@ -203,7 +203,7 @@ def fit(
 
 
 def _scale(unit: Resources, workers: int) -> Resources:
-    """Return the resources of a run with ``workers`` workers; ``unit`` has one worker."""
+    """Return the resources of ``workers`` workers, from ``unit``, those of a run with one."""
     return replace(unit, workers=workers, sandboxes=unit.sandboxes * workers)
 
 

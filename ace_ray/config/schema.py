@@ -516,7 +516,7 @@ def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
 
 
 def _check_candidate(config: RunConfig, location: str) -> None:
-    """Raise `UserError` unless ``config`` names one candidate and a backend that fits it."""
+    """Raise `UserError` unless ``config`` names one model and a backend that fits it."""
     kinds = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
     if len(kinds) != 1:
         raise UserError(

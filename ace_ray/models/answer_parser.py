@@ -82,7 +82,7 @@ def parser_class(
     tokenizer: Any, *, reasoning: str | None, tool: str | None, is_harmony: bool = False
 ) -> Any:
     """Return the class that vLLM's server builds from the named parsers; None if no parser is
-    named. Raises `UserError`: vLLM does not have a parser, or it does not fit the tokenizer."""
+    named. Raises `UserError`: vLLM lacks a named parser, or it does not fit the tokenizer."""
     from vllm.parser import ParserManager
 
     location = f"model.{'tool' if tool else 'reasoning'}_parser"

@@ -27,7 +27,7 @@ _CLASSES = re.compile(r"^[\w.]+Error: (\d+ validation errors? for )?")
 
 def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int) -> str:
     """Return a line about what vLLM has accepted. ``gpus``: GPUs of an engine, 0 on a CPU. Raises
-    `UserError`: vLLM refuses the engine."""
+    `UserError`: vLLM refuses the engine, or gives no answer in time."""
     base, seeded = engine_args([model], config.engine), config.sampling.temperature > 0
     arguments = cluster_engine_args(base, on_gpu=gpus > 0, seeded=seeded)
     arguments["model"] = str(files.folder)
@@ -40,9 +40,13 @@ def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int
         )  # fmt: skip
         if child.returncode == 0:
             return child.stdout.splitlines()[-1]  # vLLM prints to stdout as well
-        why = _CLASSES.sub("", first_error(child.stderr) or tail(child.stderr))
-    except subprocess.TimeoutExpired:
-        why = f"no answer within {TIMEOUT_S} s"
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"vLLM did not say within {TIMEOUT_S} s whether it accepts it",
+            where="engine",
+            fix="try again on an idle machine",
+        ) from error
+    why = _CLASSES.sub("", first_error(child.stderr) or tail(child.stderr))
     raise UserError(f"vLLM refuses it: {why}", where="engine", fix="change it, or the model")
 
 

@@ -131,9 +131,9 @@ def compare_runs(
             fix=f"one of {', '.join(available)}",
         )
     notes = [_notes(paired, shared[paired.benchmark], pairs, rule_sets) for paired in data]
-    kept: list[Record] = []
+    records: list[Record] = []
     if margin is not None and len({base for base, _ in pairs}) == 1:
-        kept = kept_of({run.label: run for run in runs}, every, pairs, rule_sets, margin)
+        records = kept_of({run.label: run for run in runs}, every, pairs, rule_sets, margin)
     return Comparison(
         runs=runs,
         pairs=pairs,
@@ -143,7 +143,7 @@ def compare_runs(
         cautions=_dedupe(cautions(holders, name) for name, holders in shared.items()),
         notes=_dedupe(notes),
         across=across_line(runs),
-        kept=kept,
+        kept=records,
         noise=_dedupe(_noise(paired, rule_sets) for paired in data),
     )
 

@@ -71,8 +71,8 @@ class Difference:
 
 
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
-    """Compute the difference over the paired units that the mask ``within`` selects. It must
-    select at least one."""
+    """Compute the difference between both runs over the paired units that the mask ``within``
+    selects. The mask must select at least one unit."""
     units = within & (pairs.samples > 0)
     base_means, other_means = pairs.base_means[units], pairs.other_means[units]
     by_unit = other_means - base_means

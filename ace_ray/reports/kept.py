@@ -36,21 +36,21 @@ def kept_of(
     """Return the records of ``pairs`` (reference, candidate). ``margin``: in points."""
     records: list[Record] = []
     for paired in data:
-        held = [pair for pair in pairs if paired.has_runs(*pair)]
-        candidates = [_Pair(paired, runs[base], runs[label]) for base, label in held]
+        shared_pairs = [pair for pair in pairs if paired.has_runs(*pair)]
+        candidates = [_Pair(paired, runs[base], runs[label]) for base, label in shared_pairs]
         for rules in filter(paired.rule_sets.__contains__, rule_sets):
             for group in paired.groups:
-                lines = [line for c in candidates if (line := c.kept(group, rules))]
-                records += _decided(lines, margin)
+                lines = [line for c in candidates if (line := c.record_of(group, rules))]
+                records += _with_answers(lines, margin)
     return records
 
 
-def _decided(lines: Sequence[tuple[Record, Change | None]], margin: float) -> Iterator[Record]:
+def _with_answers(lines: Sequence[tuple[Record, Change | None]], margin: float) -> Iterator[Record]:
     """Yield the records of one group with the answer whether each candidate is not worse by more
     than ``margin``."""
     limit, changes = -margin / 100, [change for _, change in lines]
-    yes = _shown(changes, lambda bounds: bounds[0] >= limit)
-    no = _shown(changes, lambda bounds: bounds[1] < limit)
+    yes = _significant_indices(changes, lambda bounds: bounds[0] >= limit)
+    no = _significant_indices(changes, lambda bounds: bounds[1] < limit)
     for at, (record, change) in enumerate(lines):
         answer = "yes" if at in yes else "no" if at in no else "undecided"
         more = None
@@ -60,18 +60,18 @@ def _decided(lines: Sequence[tuple[Record, Change | None]], margin: float) -> It
         yield {**record, "margin": margin, "not_worse": answer, "rows_to_decide": more}
 
 
-def _shown(
+def _significant_indices(
     changes: Sequence[Change | None], is_beyond: Callable[[Interval], bool]
 ) -> frozenset[int]:
     """Return the indices of the changes whose interval `is_beyond`, by the method of Holm: with
     each index, the level of the others grows."""
-    shown: frozenset[int] = frozenset()
+    indices: frozenset[int] = frozenset()
     while True:
-        level = 2 * ALPHA / max(1, len(changes) - len(shown))
+        level = 2 * ALPHA / max(1, len(changes) - len(indices))
         beyond = frozenset(at for at, c in enumerate(changes) if c and is_beyond(c.interval(level)))
-        if beyond <= shown:
-            return shown
-        shown |= beyond
+        if beyond <= indices:
+            return indices
+        indices |= beyond
 
 
 class _Pair:
@@ -86,7 +86,7 @@ class _Pair:
             if before := rows.get((unit_of(row), row.sample, row.id)):
                 self._rows.setdefault((unit_of(row), row.sample), []).append((before, row))
 
-    def kept(self, group: Group, rules: str) -> tuple[Record, Change | None] | None:
+    def record_of(self, group: Group, rules: str) -> tuple[Record, Change | None] | None:
         """Return the record of ``group``; None if a category of it has no pair."""
         cells, pairs = self._cells, pairs_of(self._cells, "accuracy", rules, *self._numbers)
         if not group.strata <= cells.strata_of(pairs.samples > 0):

@@ -207,7 +207,7 @@ def _provenance(content: Content) -> list[dict[str, Any]]:
 
 
 def _facts(title: str, tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return at most `_LINES` dotted keys with JSON values. ``left_out`` counts the other keys."""
+    """Return a table of dotted keys and JSON values; ``left_out``: number of lines cut off."""
     flat = flatten(tree)
     lines = [
         (excerpt(key, _CHARACTERS), excerpt(value, _CHARACTERS))

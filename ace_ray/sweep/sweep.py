@@ -592,7 +592,7 @@ class Sweep:
         try:
             self._write_ledger()
         except UserError as error:
-            log.warning(f"the ledger cannot be written now: {error}")
+            log.warning(f"the sweep's ledger cannot be written now, and is tried again: {error}")
         else:
             self._noted()
 

@@ -121,7 +121,7 @@ _FIX = "run `ace-ray data import acebench PATH` again, or set prompts: own"
 
 
 def read_texts(path: Path) -> dict[str, Any]:
-    """Return the texts in the file ``path`` by upstream's names. Raises `UserError`."""
+    """Return name -> text from the file ``path``. Raises `UserError`: it is missing or damaged."""
     if not path.exists():
         raise UserError("no official prompts: no such file", where=str(path), fix=_FIX)
     texts = json_value(read_bounded(path), path, _FIX)

@@ -83,8 +83,8 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
 
 
 def has_values(stats: Mapping[str, Any], max_unscored: float) -> bool:
-    """Return whether the values of a group lack few enough rows. If no row was judged, SoPR is null
-    anyway, and the metrics without a judge lack only the failed rows."""
+    """Return whether few enough rows of a group lack a verdict for its values to be given. If no
+    row was judged, SoPR is null; the other metrics need no judge, and only failed rows count."""
     unjudged = 0 if stats["scored"] else stats["status"]["not_judged"]
     return bool(stats["unscored"] - unjudged <= max_unscored * stats["declared"])
 

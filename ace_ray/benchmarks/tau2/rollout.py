@@ -132,8 +132,8 @@ class Rollout:
         return reason
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
-        """Start the episode. Return the last speaker and the last turn; the turn is None if a
-        tool's result is the last message."""
+        """Start the episode with the task's ``history``, if any. Return who spoke last, and what
+        was said; None if the last message is a tool's result."""
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:

@@ -143,8 +143,8 @@ def _normalize_json(path: Path, name: str) -> bytes:
 
 
 def _json_bytes(value: Any, location: Path) -> bytes:
-    """Return ``value`` as JSON. Equal values give equal bytes, so that the version does not depend
-    on the formatting of the file."""
+    """Return ``value`` as JSON. Equal values give equal bytes, so that the version of
+    imported data does not depend on the formatting of its files."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
         json_value(text.encode(), location)  # keys 1 and "1" are the same in JSON

@@ -112,9 +112,9 @@ def declare(
     optional: frozenset[str] = frozenset(),
     plain: bool = False,
 ) -> App:
-    """Return an app. The keys of ``texts`` are its tools, functions whose first parameter is the
-    state. The values are the names of the tool's texts, separated by blanks, or None if no text
-    is used. ``plain``: a `Reply` becomes its text alone.
+    """Return an app. Each key of ``texts`` is a tool: a function whose first parameter is the
+    state. Its value has the names of the texts that the tool answers with, separated by blanks,
+    or is None. With ``plain``, a tool that returns a `Reply` answers with its text alone.
 
     As in the official classes, arguments of any type are accepted, and errors become answers."""
     tools = {
