@@ -267,7 +267,7 @@ class ACEBench(Benchmark):
             return super().import_data(path)
         import_checkout(path)
 
-    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+    def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         functions, apis = entry.data["function"], []
         for function, tool in zip(functions, native.openai_tools(functions), strict=True):
             tags = function.get("tags")  # <domain>-<subdomain>-..., in some categories only

@@ -294,7 +294,7 @@ class BFCL(Benchmark):
             path, all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows"
         )
 
-    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+    def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         apis = [OfferedApi(function) for function in entry.data.get("function", ())]
         for name in entry.data.get("involved_classes", ()):
             apis += [OfferedApi(function, name) for function in self._docs[name]]

@@ -252,7 +252,7 @@ class StableToolBench(Benchmark):
             judge = context.roles["judge"]
             judged = self._judge(entry, judge, context.attempt, answer["answer"])
             try:
-                state |= await asyncio.wait_for(judged, JUDGE_S + max(0.0, context.left_s or 0.0))
+                state |= await asyncio.wait_for(judged, JUDGE_S + max(0.0, context.remaining_s or 0.0))
             except TimeoutError:
                 raise asking.JudgeError("the judge gave no verdict before its deadline") from None
         episode = context.episode
@@ -314,7 +314,7 @@ class StableToolBench(Benchmark):
     paper = staticmethod(paper)
     tables = staticmethod(tables)
 
-    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+    def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         apis = []
         for doc in entry.data["apis"]:
             properties = dict.fromkeys(p["name"] for p in (*doc["required"], *doc["optional"]))

@@ -202,7 +202,7 @@ def import_queries(path: Path) -> Path:
     }
     official = dataset.files_hash(files) == OFFICIAL_QUERIES_SHA256
     files |= _read_extras(path)
-    target = dataset.keep(
+    target = dataset.store_version(
         files,
         BENCHMARK,
         counted=f"{rows.total():,} queries",

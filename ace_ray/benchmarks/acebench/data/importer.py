@@ -30,9 +30,9 @@ from ace_ray.benchmarks.dataset import (
     files_hash,
     imports_folder,
     json_value,
-    keep,
     not_writable,
     read_inside,
+    store_version,
 )
 from ace_ray.errors import UserError
 from ace_ray.util import log
@@ -88,7 +88,7 @@ def import_checkout(
             fix="import a checkout of your own to use other contents",
         )
     rows = Counter((e.language, e.category) for e in load(_rows_folder(path)))
-    target = keep(
+    target = store_version(
         files,
         BENCHMARK,
         counted=f"{rows.total():,} rows",
