@@ -6,8 +6,8 @@ Upstream (``tooleval/convert_to_answer_format.py``) writes answers to ``<model>/
 ``{number of the vote: "AnswerStatus.Solved"}``. If a file of votes is in the folder of the answers,
 its votes are used. Otherwise the episodes are not judged.
 
-Calls are read from all branches of ``answer_details``. Judges and messages get upstream's chain,
-the first child of each node.
+``answer_details`` is a tree of thoughts and calls. Calls are read from all branches. Judges and
+messages get upstream's chain, the first child of each node.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _is_result_file(path: Path) -> bool:
 
 
 def _results(path: Path, entries: Entries) -> Iterator[Placed]:
-    """Yield the answers of a result file. Results of one query are samples. Scores are not used."""
+    """Yield a result file's answers; several of one query are samples. Scores are not used."""
     results = answer_trees.json_object(path, _RESULT_FIX).get("results")
     if not isinstance(results, list):
         raise UserError("contains no list of results", where=str(path), fix=_RESULT_FIX)

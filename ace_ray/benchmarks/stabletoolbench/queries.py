@@ -54,8 +54,7 @@ def load(
     ``solvable_queries`` or contains it.
 
     Files of other groups may be missing. ``tools`` adds a tool directory's descriptions of APIs.
-    Raises `UserError` that names the file and the invalid query; a query without APIs is invalid.
-    """
+    Raises `UserError` for a missing file, and for an invalid query, such as one without APIs."""
     root = queries_folder(folder)
     return [entry for group in groups for entry in _load_group(root, group, tools)]
 
@@ -85,7 +84,7 @@ def present_groups(folder: Path) -> list[str]:
 
 
 def absent_line(folder: Path, groups: Sequence[str]) -> str:
-    """Return a line that names the groups that ``folder`` lacks beside ``groups``; "" if none."""
+    """Return a line that names the groups not in ``groups``, which ``folder`` lacks; or ""."""
     absent = [group for group in GROUPS if group not in groups]
     return f"{folder} lacks the groups {', '.join(absent)}" if absent else ""
 
@@ -110,8 +109,8 @@ def queries_folder(folder: Path) -> Path:
 
 
 def locate(name: str) -> Path:
-    """Return the folder that ``data:`` in a config names: ``mini``, ``imported`` (the only import),
-    ``imported:<version>``, or the path of ``solvable_queries`` or of a folder that contains it."""
+    """Return the folder for the config key ``data``: ``mini``, ``imported[:<version>]``, or the
+    path of ``solvable_queries`` or its parent folder. Raises `UserError` if there is none."""
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=queries_folder)
 
 
@@ -188,7 +187,7 @@ def import_queries(path: Path) -> Path:
     """Import the groups in ``path``, and return the folder of the import.
 
     ``path`` is ``solvable_queries`` or a folder that contains it, such as a checkout. Importing the
-    same content again changes nothing. Raises `UserError`; nothing is imported then."""
+    same content again changes nothing. Raises `UserError` if a file is missing or invalid."""
     path = path_of(path, "data").resolve()
     queries = queries_folder(path)
     groups = present_groups(path)

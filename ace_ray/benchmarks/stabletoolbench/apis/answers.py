@@ -118,8 +118,7 @@ def arguments_of(arguments: str) -> Any:
     """Return a call's arguments as upstream's server reads them; objects keep their order of keys.
 
     Any JSON value is valid, such as ``[1]`` or ``null``. Empty text means no arguments. Raises
-    `UnusableJson` for text that is not JSON or exceeds the bounds.
-    """
+    `UnusableJson` for text that is not JSON or exceeds the bounds."""
     return parse_json(arguments, MAX_ARGUMENTS, floats=True) if arguments else {}
 
 

@@ -64,7 +64,8 @@ async def search(rollout: Rollout) -> str:
 
 
 async def _visit(rollout: Rollout, node: Node) -> int:
-    """Explore the tree below ``node``. Return how many levels higher the search continues."""
+    """Search below ``node``. Return how many levels higher the search continues, or a key of
+    `_ENDS` if it has ended."""
     settings = rollout.settings
     if node.is_terminal:
         return _ANSWERED

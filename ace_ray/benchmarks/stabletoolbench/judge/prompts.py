@@ -129,8 +129,7 @@ def trace(answer: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
     """Return the nodes of a converted answer as a flat list within ``limit`` characters.
 
     First, long texts are cut to the same length. If the list is still too long, the nodes in the
-    middle are replaced by their number.
-    """
+    middle are replaced by their number."""
     steps = [
         _step(node) for node in walk_chain(answer) if node.get("role") in ("tool", "assistant")
     ]
@@ -189,8 +188,8 @@ class Prompts:
 
     @property
     def schemas(self) -> Mapping[str, dict[str, Any]]:
-        """Schema of the reply to each question. There is none for upstream's wording, which asks
-        for lines of text."""
+        """JSON schema of the reply to each question. Upstream's wording has no schemas, since it
+        asks for lines of text."""
         return _SCHEMAS if self.source == "own" else {}
 
     def identity(self) -> dict[str, Any]:
