@@ -150,7 +150,7 @@ class BFCL(Benchmark):
         return self._sent_messages(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the first messages of an episode; a memory entry's show an empty memory."""
+        """Return an episode's first messages. If the entry has a memory, they show it as empty."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:
@@ -379,7 +379,7 @@ class BFCL(Benchmark):
 
 
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
-    """Read all files of a bfcl-eval copy. Return the rows per category. Raises `UserError`."""
+    """Read all files of a copy. Return rows per category. Raises `UserError` if one is invalid."""
     rows = Counter(entry.category for entry in load(package, groups.ALL_CATEGORIES))
     function_docs(package), prerequisites(package), official_prompts(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))

@@ -114,7 +114,7 @@ def own_prompts() -> Prompts:
 
 
 def official_prompts(package: UpstreamPackage) -> Prompts:
-    """Return prompts with the texts of the user's copy of bfcl-eval. Raises `UserError`."""
+    """Return bfcl-eval's prompts from the user's copy. Raises `UserError` if a text is missing."""
     return Prompts("official", read_texts(package))
 
 

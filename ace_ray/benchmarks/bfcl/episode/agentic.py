@@ -43,7 +43,7 @@ async def prepare_memory(
     conversation starts with the memory that the previous one left.
 
     Args:
-        entry: any entry of the scenario and backend.
+        entry: any entry with this scenario and kind of memory.
         conversations: ``{"id", "question": [[message, ...] per turn]}``.
 
     Returns:
@@ -228,7 +228,7 @@ async def web_search_rollout(
     transport: Transport,
 ) -> Episode:
     """Run a web search entry's episode. `Episode.state` has ``turns``, ``results`` and ``ended``.
-    Raises `RowError`, for example `ServiceFailed`."""
+    Raises `RowError` if the model or a service fails."""
     functions, _ = settings.functions(entry)
     tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))
     messages = add_system(settings.prompts.texts.agentic, entry.data["question"][0])

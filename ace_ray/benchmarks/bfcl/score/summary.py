@@ -95,7 +95,7 @@ VERSIONS = {"v4": V4, "v3": V3}
 # Endings of an episode. "preparation": a conversation that filled its memory was truncated.
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
 GOLD = "gold_token_probability"
-# Shares of a conversation's turns: passed, with the key's state, with all results of the key.
+# Shares of a conversation's turns: passed, with the gold state, with all gold results.
 TURN_METRICS = ("turns_passed", "turns_state", "turns_response")
 
 

@@ -250,7 +250,7 @@ def has_shared_changes(shared: Shared) -> bool:
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """Return ``Class.attribute`` of the first public attribute in which the instances of two
+    """Return ``Class.attribute``, the first public attribute in which the instances of two
     environments differ, or "".
 
     ``theirs`` has the instances after the gold calls. Attributes that only ``ours`` has are not

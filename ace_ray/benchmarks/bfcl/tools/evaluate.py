@@ -40,8 +40,8 @@ def evaluate(text: str, tools: Tools, convert: Convert) -> Any:
     """Execute the call in ``text``, and return its result.
 
     A nested call's result is passed through ``convert`` before it becomes an argument. Raises
-    `CallRefused`; `NameError`, with Python's message, for an unknown tool; and any `Exception` that
-    the tool raises."""
+    `CallRefused` unless the text is a call with literal arguments; `NameError`, with Python's
+    message, for an unknown tool; and any `Exception` that the tool raises."""
     text = remove_call_spaces(text)
     name = text.split("(", 1)[0]
     if "." in name:
