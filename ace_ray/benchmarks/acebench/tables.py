@@ -70,13 +70,13 @@ def category(
 
 
 def judged_stats(run: BenchmarkResult, block: Block, name: str) -> Mapping[str, Any] | None:
-    """Return the summary of a category, or None if too many of its rows are unscored."""
+    """Return the statistics of a category, or None if too many of its rows are unscored."""
     stats: Mapping[str, Any] | None = block["categories"].get(name)
     return stats if stats and is_judged(stats, run.summary["max_unscored"]) else None
 
 
 def both_languages(run: BenchmarkResult) -> Block | None:
-    """Return the combined block if it combines English and Chinese, else None."""
+    """Return the summary over both languages, or None if the run has only one."""
     is_complete = set(run.summary["languages"]) == set(LANGUAGES)
     return run.summary["combined"] if is_complete else None
 
@@ -176,7 +176,7 @@ _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
 
 
 def table6(runs: Sequence[BenchmarkResult], rules: str) -> Table:
-    """Build Table 6: accuracy on English normal data by prompt variant, a line per `_series`."""
+    """Build Table 6: accuracy on English normal data, by prompt variant and model."""
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}
@@ -222,7 +222,7 @@ def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]
     """Group runs that differ only in the variant. A group has at most one run of each variant."""
     alike: dict[str, list[dict[str, BenchmarkResult]]] = {}
     for run in runs:
-        series = alike.setdefault(_key(run), [])
+        series = alike.setdefault(_series_key(run), [])
         variant = identity_value(run, "variant")
         room: dict[str, BenchmarkResult] = next((s for s in series if variant not in s), {})
         if not room:
@@ -235,6 +235,6 @@ def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]
     ]
 
 
-def _key(run: BenchmarkResult) -> str:
+def _series_key(run: BenchmarkResult) -> str:
     basis: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
     return canonical_json([run.candidate, basis])

@@ -173,7 +173,9 @@ def same_call(call: Call, gold: Call) -> bool:
 
 
 def cause(entry: Entry, calls: Sequence[MadeCall], ideal: Sequence[Path]) -> tuple[str, str]:
-    """Return the cause of a wrong end state (see the module) and a sentence with the evidence."""
+    """Return the error type for a wrong end state (see the module), and a sentence of evidence.
+
+    ``ideal``: the ideal paths of the entry."""
     calls = [attempt for attempt in calls if attempt.error != NOT_RUN]
     path = max(ideal, key=lambda steps: _progress(calls, steps)[0])
     count, position = _progress(calls, path)
@@ -244,8 +246,7 @@ def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> V
     The end state is ``end``, or ``result`` if ``end`` is None. It must have the classes of the gold
     state, each once and in any order, with equal attributes (`same_value`). `calls_made` reads
     the calls from ``steps`` or ``process``. Metrics: ``end_to_end`` (0 or 1) and
-    ``process_accuracy``. The error type is the `cause`.
-    """
+    ``process_accuracy``. The error type is the `cause`."""
     ideal = paths(entry.gold["mile_stone"])
     calls = calls_made(process, steps)
     accuracy = max(_match_length(calls, path) / max(len(path), 1) for path in ideal)
