@@ -86,9 +86,9 @@ class Benchmark(ABC):
 
     @abstractmethod
     def check(self, entry: Entry, episode: Episode) -> Verdict | Mapping[str, Verdict]:
-        """Return the verdict on an episode, or a verdict for each of `rule_sets`. It must depend on
-        the arguments only. The model's output may be hostile. If `check` raises, the row has no
-        verdict."""
+        """Return the verdict on an episode, or a verdict for each of `rule_sets`. Verdicts must
+        depend on the arguments only. The model's output may be hostile. If `check` raises, the row
+        has no verdict."""
 
     async def judge(self, entry: Entry, episode: Episode, judge: RoleModel) -> bool:
         """Ask the model ``judge`` about a stored, unjudged episode (``ace-ray score --judge``). Add
@@ -109,7 +109,7 @@ class Benchmark(ABC):
     # Prompts and episodes.
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the first messages of the entry's episode. Preflight checks that they fit."""
+        """Return the first messages of the entry's episode. Preflight checks their length, too."""
         if isinstance(entry.prompt, str):
             return [{"role": "user", "content": entry.prompt}]
         return [dict(message) for message in entry.prompt]
@@ -179,7 +179,7 @@ class Benchmark(ABC):
     is the same in all rows and samples."""
 
     def role_sampling(self, role: str) -> Sampling:
-        """Return the default sampling of the model in ``role``. The config can override it."""
+        """Return the default sampling of the model in ``role``; the config can override values."""
         return Sampling()
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
@@ -192,13 +192,13 @@ class Benchmark(ABC):
         return None
 
     def offers_tools(self, role: str) -> bool:
-        """Return whether `role_tools` offers tools to ``role``. Plans call it, so override it if
-        the tools themselves take time to read."""
+        """Return whether `role_tools` offers tools to ``role``. Every plan asks this, so override
+        this method if the tools themselves take time to read."""
         return self.role_tools(role) is not None
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         """Return a short chat with every kind of message that the entry's episode may send.
-        Preflight checks it with the chat template."""
+        Preflight checks this chat with the chat template."""
         return self.prompt(entry)
 
     refused_fix: ClassVar[str] = "use a model whose template takes system and user messages"
@@ -206,7 +206,7 @@ class Benchmark(ABC):
 
     def shorter_prompts(self, context_tokens: int, chars_per_token: float) -> str:
         """Return the change of options with which prompts would fit a context, or "". Preflight
-        prints it if no prompt fits."""
+        prints this advice if no prompt fits."""
         return ""
 
     without_native: ClassVar[str] = ""

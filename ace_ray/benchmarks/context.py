@@ -33,8 +33,8 @@ _KEYS = ("role", "content", "name", "tool_call_id")
 
 
 class Model(Protocol):
-    """A chat model. Raises `RowError` if it cannot answer this request, and `EngineDead` if it
-    cannot answer any further request."""
+    """A chat model. `chat` raises `RowError` if the model cannot answer this request, and
+    `EngineDead` if the model cannot answer any further request."""
 
     async def chat(
         self,
@@ -66,7 +66,7 @@ class RoleModel:
         """Return the model's answer. Raises the errors of `Model`.
 
         ``sampling`` replaces the role's sampling. ``schema`` is a JSON schema for the answer. If an
-        engine does not support it, the answer may have any form, and `Completion.schema_refused`
+        engine refuses the schema, the answer may have any form, and `Completion.schema_refused`
         gives the reason. Always check answers."""
         drawn = sampling or self.sampling
         if schema is not None:
@@ -340,9 +340,9 @@ def to_chat(
 ) -> list[dict[str, Any]]:
     """Return recorded messages in the form that chat templates require.
 
-    ``arguments`` parses the arguments of calls; if it raises `ValueError`, they become {}. A call
-    without an id gets one from its position in the message. ``reasoning`` selects the answers that
-    are sent with their reasoning, as `EpisodeContext.replay_reasoning` does."""
+    ``arguments`` parses the arguments of calls; if it raises `ValueError`, use {} instead. A call
+    without an id gets an id from its position in the message. ``reasoning`` selects the answers
+    that are sent with their reasoning, as `EpisodeContext.replay_reasoning` does."""
     chat = []
     start = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
     for at, message in enumerate(messages):

@@ -203,7 +203,7 @@ def is_texts(value: Any) -> bool:
 def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
     """Return the bytes of a text file, without a byte order mark.
 
-    Raises `UserError` if it is missing, not a plain file, larger than the limit, or UTF-16."""
+    Raises `UserError` if the file is missing, not a file, larger than the limit, or UTF-16."""
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):

@@ -67,7 +67,7 @@ class Entries:
     ) -> None:
         """Store the functions that load entries; ``load`` may raise `UserError`.
 
-        ``load_others`` returns further entries of a category; they count only if an output answers
+        ``load_others`` returns further entries of a category, which only count if an output answers
         them. If an output names no category, its entry is searched in the categories ``searched``,
         by default in all categories."""
         self.languages, self.categories = languages, categories

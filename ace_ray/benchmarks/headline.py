@@ -62,7 +62,7 @@ def with_scores(
 
 def titles(scores: Sequence[Score]) -> list[str]:
     """Return a column title for each score. The first title, of the headline, includes its formula.
-    Other titles include their formula if it is not the headline's."""
+    Other titles include their formula if the headline has another."""
     return [
         f"{s.name} ({s.formula})" if not i or s.formula != scores[0].formula else s.name
         for i, s in enumerate(scores)

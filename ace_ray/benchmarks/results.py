@@ -25,7 +25,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score of a run. ``formula`` names the way in which it averages categories, as "pooled".
+    """A score of a run. ``formula`` names the way in which categories are averaged ("pooled").
 
     ``missing`` lists the averaged categories that the run lacks. If there are any, ``estimate`` is
     None, or the mean of the other categories, which is marked as partial."""

@@ -28,7 +28,7 @@ def table(summary: Mapping[str, Any]) -> list[list[str]]:
 
     There are lines for each language, and for all languages combined if there are several. Cells
     read ``84.0 % [71.5, 91.7]``, or ``N/A`` if the value is missing. Agent categories have a line
-    for end-to-end accuracy and one for process accuracy. Aggregates come from `summary.WORKBOOK`
+    for end-to-end accuracy and a line for process accuracy. Aggregates come from `summary.WORKBOOK`
     and use the end-to-end accuracy of agents."""
     blocks = dict(summary["languages"])
     if len(blocks) > 1:

@@ -42,7 +42,7 @@ class Prompts:
     ) -> str:
         """Return the system prompt of prompt mode.
 
-        ``hints``: how often the hints about the programming language are added. Upstream adds them
+        ``hints``: how often the hints about the programming language are added. Upstream adds hints
         twice in format sensitivity, and not at all to held-out functions."""
         for _ in range(hints):
             functions = add_hints(functions, language, self.texts.hints)

@@ -93,7 +93,7 @@ class ToolPool:
         return [self.apis[n] for n in sorted(set().union(*self._indices.values()))]
 
     def fitting_scope(self, context_tokens: int, chars_per_token: float) -> str:
-        """Return the scope whose prompts take about half of a context; "" if it is too short."""
+        """Return the scope whose prompts fill half of a context; "" if the context is too short."""
         count = int(context_tokens / 2 * chars_per_token / self._mean_chars)
         count = min(count, len(self.apis)) // 10 * 10 or count
         return f"set tool_scope: {{retrieved: {count}}} (half of the context)" if count else ""

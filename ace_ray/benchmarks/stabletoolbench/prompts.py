@@ -232,7 +232,7 @@ def _finish_texts(node: ast.expr) -> dict[str, str] | None:
 def _observations(step: ast.FunctionDef, path: Path) -> dict[str, str]:
     """Return the observations in ``_step`` for Finish and for functions that do not exist.
 
-    They are returned as ``return text, code``; texts of one code are in the source's order."""
+    Its statements are ``return text, code``; texts of one code are in the source's order."""
     by_code: dict[Any, list[ast.expr]] = defaultdict(list)
     returns = [node for node in ast.walk(step) if isinstance(node, ast.Return)]
     for node in sorted(returns, key=lambda node: node.lineno):

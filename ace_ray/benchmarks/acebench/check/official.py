@@ -105,7 +105,7 @@ def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> 
 def object_differs(value: Any, gold: Any, prints: bool) -> bool:
     """Return whether two objects differ.
 
-    They must have the same keys. Inner objects are compared in the same way. Other values are
+    Equal objects have the same keys. Inner objects are compared in the same way. Other values are
     converted to strings, and the model's string must contain the gold string. Strings are
     normalized as in `_normalize`. The model's strings ``true`` and ``false`` count as booleans.
     ``prints``: as in `type_outcome`."""

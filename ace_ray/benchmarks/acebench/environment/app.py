@@ -134,7 +134,7 @@ def declare(
 
 class Reply(Exception):
     """An answer that consists of a status and the tool's text ``name``, with ``values`` filled in.
-    A tool returns it, or raises it to refuse the call."""
+    A tool returns a reply, or raises a reply to refuse the call."""
 
     def __init__(self, status: bool, name: str, values: Mapping[str, Any]) -> None:
         super().__init__(name)

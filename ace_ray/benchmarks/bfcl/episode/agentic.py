@@ -49,7 +49,7 @@ async def prepare_memory(
     Returns:
         {"snapshot": the final memory, "conversations": [{"id", "ended", "messages", "turns",
         "results"}, ...]}. A conversation truncated by the context or the deadline does not change
-        the memory, as in upstream; one truncated by the step limit does. Conversations that the
+        the memory, as in upstream; a stop at the step limit keeps changes. Conversations that the
         deadline prevented are listed as empty, with the ending "deadline".
 
     Raises:
@@ -144,8 +144,8 @@ _MODES = ("raw", "markdown", "truncate")
 
 
 class WebSearchAPI:
-    """The web search tools. The class has upstream's name, since Python's errors show it to the
-    model.
+    """The web search tools. The class has upstream's name, since Python's errors show the name to
+    the model.
 
     Raises `ServiceFailed` if a service fails; the row is then not scored as wrong."""
 

@@ -250,7 +250,7 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     "tagged": the name has ``FC``, and most answers with calls are strings with tags.
     "calls": the calls are lists, and at least half of them have JSON strings as arguments.
     "objects": the calls are lists with other arguments.
-    Some names decide it otherwise (`_FC_TEXTS`, `_TAGS_ONLY`, `_LISTS_ONLY`).
+    Some names have another format (`_FC_TEXTS`, `_TAGS_ONLY`, `_LISTS_ONLY`).
 
     Raises `UserError` if no answer is a list and a string has a call in a format that only
     upstream's handler of this model can read."""

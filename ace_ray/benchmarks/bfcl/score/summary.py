@@ -157,8 +157,8 @@ class Diagnostics:
         """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None if no row has a
         form.
 
-        The range and standard deviation of the forms' accuracies are in percentage points. They are
-        None if fewer than two forms have judged rows."""
+        The range and standard deviation of the forms' accuracies are in percentage points, or None
+        if fewer than two forms have judged rows."""
         if not self._forms:
             return None
         return {rules: self._sensitivity(rules) for rules in RULE_SETS}

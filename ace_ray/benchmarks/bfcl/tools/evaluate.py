@@ -31,8 +31,8 @@ def remove_call_spaces(text: str) -> str:
 
     Upstream inserts an instance's name before each tool name. Its regular expression also removes
     these spaces: ``echo(content='a (b)')`` writes ``a(b)``. Such strings reach files and messages,
-    so they must be equal. Upstream's expression inserts instance names into strings, too; this
-    function does not, since no gold value contains them."""
+    so they must be equal to upstream's. Upstream also inserts instance names into strings; this
+    function does not, since no gold value contains instance names."""
     return _BEFORE_BRACKET.sub(r"\1", text)
 
 

@@ -55,7 +55,7 @@ def cache_key(api: Api) -> str:
 
 
 class AnswerCache:
-    """A benchmark's `Service` that owns the answers in ``folder``. It gets one call at a time.
+    """A benchmark's `Service` that owns the answers in ``folder``. Calls come one at a time.
 
     Before `open`, the object can be sent to another process. SQLite's locks separate the writes of
     several runs. The mode ``read`` changes nothing. The mode ``readwrite`` creates the folder and

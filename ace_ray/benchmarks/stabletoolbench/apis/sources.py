@@ -93,7 +93,7 @@ class ApiSources:
         return service
 
     def caller(self, context: EpisodeContext) -> ApiCaller:
-        """Return the `ApiCaller` for the simulator of ``context``. Each process keeps one."""
+        """Return the `ApiCaller` for the simulator of ``context``, one object per process."""
         simulator = self.simulator_of(context)
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:

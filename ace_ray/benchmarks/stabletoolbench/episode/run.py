@@ -20,7 +20,7 @@ from ace_ray.types import Entry
 
 
 async def run_chains(rollout: Rollout) -> str:
-    """Run single chains, at most `Settings.tries`, until one has an answer.
+    """Run single chains, at most `Settings.tries`, until a chain has an answer.
 
     Return how the last chain ended: "answered", "gave_up", "max_steps" or "context". Raises
     `Truncated` and `RowError`."""

@@ -199,7 +199,7 @@ class Prompts:
         return {"prompts": self.source, "prompts_sha256": self.sha256, **schema_hash}
 
     def fill(self, question: str, query: str, answer: Mapping[str, Any], limit: int) -> str:
-        """Return the prompt on a converted answer; only "execution" shows how it was made."""
+        """Return the prompt on a converted answer; only "execution" shows the agent's calls."""
         final: Any = cut(answer["final_answer"], limit // 4)
         if question == "execution":
             final = {"final_answer": final, "execution": trace(answer, limit)}
