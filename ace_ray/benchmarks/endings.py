@@ -1,4 +1,4 @@
-"""Count how episodes ended. A verdict records it in the metric ``ended_<ending>``, which is 1."""
+"""Count how episodes ended. A verdict records the ending in the metric ``ended_<ending>`` (1)."""
 
 from __future__ import annotations
 

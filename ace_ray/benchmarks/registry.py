@@ -58,8 +58,7 @@ def make_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
 def benchmark_class(name: str) -> type[Benchmark]:
     """Return the class of the benchmark ``name``. For ``./file.py:Class``, the file is executed.
 
-    Raises `UserError` for an unknown name, a file that cannot be imported, and an incomplete
-    class."""
+    Raises `UserError` for an unknown name, a failed import, and an incomplete class."""
     offered = _class_paths()
     if local := _LOCAL.fullmatch(name):
         cls = _check_class(_load_attribute(local["path"], local["name"], name), name)

@@ -68,7 +68,7 @@ def render_mangled(entry: Entry) -> str:
 
 
 def alternatives(entry: Entry) -> list[Calls]:
-    """Return all gold answers of a normal entry. An answer is right if it equals one of them."""
+    """Return all gold answers of a normal entry. A right answer equals one gold answer."""
     return entry.gold if isinstance(entry.gold, list) else [entry.gold]
 
 

@@ -99,7 +99,7 @@ def notes_on_missing(rows: str, lines: Sequence[Sequence[Value]]) -> list[str]:
     """Return a note that a table needs runs with these ``rows``, if no line has a value."""
     if any(value is not None for line in lines for value in line[1:]):
         return []
-    return [f"missing: runs with {rows}, few of them without a verdict"]
+    return [f"missing: runs with {rows}, almost all of them judged"]
 
 
 _SPECIAL = {

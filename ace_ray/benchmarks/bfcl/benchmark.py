@@ -150,7 +150,7 @@ class BFCL(Benchmark):
         return self._sent_messages(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return an episode's first messages. If the entry has a memory, they show it as empty."""
+        """Return an episode's first messages. In memory categories, they show an empty memory."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:

@@ -40,7 +40,7 @@ from ace_ray.types import Entry, Episode
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."
 _ERROR = '{"error": '
-_VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or remove the file"
+_VOTES_FIX = "give upstream's file of votes on these answers (eval_pass_rate.py), or remove the file"
 _RESULT_FILE = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:metadata|summary|results)"\s*:')
 _RESULT_FIX = "give results: [{query_id, system_answer: {final_answer, answer_details}}]"
 
@@ -75,7 +75,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             entry = entries.find(query_id, location, category=file.stem)
             if votes is not None and query_id not in votes:
                 problem = "has no votes, but other queries of its group have votes"
-                fix = "judge it, too, or remove the file of votes"
+                fix = "judge this query, too, or remove the file of votes"
                 raise UserError(problem, where=location, fix=fix)
             statuses = None if votes is None else votes[query_id]
             yield location, Output(entry, 0, _episode(entry, tree, statuses, location))

@@ -172,14 +172,14 @@ def _ids(path: Path) -> list[str]:
         raise UserError(
             "contains no query ids",
             where=str(path),
-            fix="it must be a list of ids, or an object with ids as its keys",
+            fix="write a list of ids, or an object with ids as its keys",
         )
     return [str(query_id) for query_id in value]
 
 
 def _json(path: Path) -> Any:
     return dataset.json_value(
-        dataset.read_bounded(path), path, "it may have been cut off: get the file again"
+        dataset.read_bounded(path), path, "get the file again, it may have been cut off"
     )
 
 

@@ -186,7 +186,7 @@ def paper(runs: Sequence[BenchmarkResult], rules: str) -> Paper:
         ]
         votes = measure == "SoPR"
         if not present and not votes:
-            missing.append(f"no table of {measure.upper()}: no run has it")
+            missing.append(f"no table of {measure.upper()}: no run has values")
             continue
         header = [*map(_title, GROUPS), "Average", *(["Spread of votes"] if votes else [])]
         line = partial(_line, measure=measure, rules=rules)

@@ -34,7 +34,7 @@ def literal(node: ast.expr, location: Path) -> Any:
         return ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise UserError(
-            "a literal was expected, this would have to be executed",
+            "is code that would have to be executed, not a literal",
             where=f"{location}:{node.lineno}",
             fix="import an unmodified checkout of the official repository",
         ) from error

@@ -220,7 +220,7 @@ def _result_files(path: Path, entries: Entries) -> list[ResultFile]:
             continue
         require_known("category", source.category, entries.categories, str(file))
         if duplicate := sources.get(source.category):
-            problem = f"is a second file of {source.category}; the other one is {duplicate.path}"
+            problem = f"is a second file of {source.category}, besides {duplicate.path}"
             raise UserError(problem, where=str(file), fix="remove one of them")
         sources[source.category] = source
     if not sources:

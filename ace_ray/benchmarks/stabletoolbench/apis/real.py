@@ -125,7 +125,7 @@ def read_key(config: RealConfig, location: str) -> str:
         raise UserError(
             f"the environment variable {name!r} does not contain a key",
             where=f"{location}.key_env",
-            fix="export it",
+            fix=f"export {name}",
         )
     return key
 

@@ -168,7 +168,7 @@ _SCHEMAS: Mapping[str, dict[str, Any]] = {
     "better": asking.INDEX_SCHEMA,
 }
 _SLOT = re.compile(r"\{(query|answer|answer_0|answer_1|data)\}")
-_FIX = "point it at a checkout of THUNLP-MT/StableToolBench"
+_FIX = "name a checkout of THUNLP-MT/StableToolBench"
 
 
 @dataclass(frozen=True, slots=True)
