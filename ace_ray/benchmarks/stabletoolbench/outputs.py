@@ -40,7 +40,7 @@ from ace_ray.types import Entry, Episode
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."
 _ERROR = '{"error": '
-_VOTES_FIX = "give upstream's file of votes on these answers (eval_pass_rate.py), or remove the file"
+_VOTES_FIX = "give upstream's votes on these answers (eval_pass_rate.py), or remove the file"
 _RESULT_FILE = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:metadata|summary|results)"\s*:')
 _RESULT_FIX = "give results: [{query_id, system_answer: {final_answer, answer_details}}]"
 
