@@ -102,8 +102,8 @@ class Benchmark(ABC):
         return {}
 
     def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
-        """Return the texts of each answer in which `check` finds no call. The run searches these
-        texts for calls in other formats (docs/results.md). Depend on the arguments only."""
+        """Return the texts of each answer in which `check` finds no call, to search for calls in
+        other formats (docs/results.md). The result must depend on the arguments only."""
         return ()
 
     # Prompts and episodes.

@@ -300,7 +300,7 @@ def _stalled(who: str) -> EpisodeStalled:
 
 
 def call_id(number: int) -> str:
-    """Return the id of call ``number``. Some templates require its nine characters."""
+    """Return the id of call ``number``: nine characters, which some chat templates require."""
     return f"call{number:05d}"
 
 

@@ -45,7 +45,7 @@ def locate(
     """Return the folder that ``name``, the value of the config key ``data``, stands for: ``mini``,
     ``imported`` (if there is one import), ``imported:<version>``, or the path of a folder.
 
-    Raises `UserError` if there is no such folder or ``check`` rejects it. Fix: ``get_data``."""
+    Raises `UserError`, with the fix ``get_data``, if there is none or ``check`` rejects it."""
     if name == "mini":
         return mini
     if import_folder := find_import(name, benchmark, get_data):
@@ -87,7 +87,7 @@ def find_import(name: str, benchmark: str, get_data: str) -> Path | None:
 
 
 def pin_data(data: str, folder: Path) -> str:
-    """Return the config value for ``folder`` with its version or absolute path, valid anywhere."""
+    """Return a config value for ``folder`` that is valid in any working directory and later."""
     if data.partition(":")[0] == "imported":
         return f"imported:{folder.name}"
     return data if data == "mini" else str(folder.absolute())
@@ -203,7 +203,7 @@ def is_texts(value: Any) -> bool:
 def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
     """Return the bytes of a text file, without a byte order mark.
 
-    Raises `UserError` if the file is missing, not a file, larger than the limit, or UTF-16."""
+    Raises `UserError` if it is missing, no plain file, larger than the limit, or in UTF-16."""
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):

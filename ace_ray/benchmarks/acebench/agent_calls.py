@@ -180,7 +180,7 @@ def agent_calls(
 ) -> list[AgentCall] | None:
     """Return the calls of a message in order, or None if no calls can be read. Never raises.
 
-    With None, a multi_turn message goes to the user, and a multi_step message is refused. The
+    After None, a multi_turn message goes to the user, and a multi_step message is refused. The
     protocol ``official`` gives an empty list for an expression that is not a call or list (see
     `official_calls`). The protocol ``fixed`` reads the first list whose items are all calls, such
     as ``f(...)`` or ``a.b(...)``. A call has a ``problem`` if its arguments are not literal keyword

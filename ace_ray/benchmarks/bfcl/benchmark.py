@@ -379,7 +379,7 @@ class BFCL(Benchmark):
 
 
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
-    """Return the rows per category. Read all files: raise `UserError` if a file is invalid."""
+    """Read all files; return the rows per category. Raises `UserError` if a file is invalid."""
     rows = Counter(entry.category for entry in load(package, groups.ALL_CATEGORIES))
     function_docs(package), prerequisites(package), official_prompts(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))

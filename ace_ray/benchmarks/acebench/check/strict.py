@@ -278,7 +278,7 @@ def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
 
 
 def _parameters(texts: Sequence[str | None], gold: set[str]) -> set[str]:
-    """Return the parameters that ``texts`` name. A path like ``a.b`` names its gold step."""
+    """Return the parameters that ``texts`` name. A path (``a.b``) stands for its gold steps."""
     names: set[str] = set()
     for name in (name for text in texts if text for name in _split(text)):
         names |= {name} & gold or set(name.split(".")) & gold or {name}

@@ -159,7 +159,7 @@ def pull(*, url: str = OFFICIAL_URL, sha256: str | None = None) -> Path:
 
     ``sha256`` is the expected hash of the archive, if known. The contents must equal the pinned
     commit, unless both another ``url`` and ``sha256`` are given. Proxies are taken from the
-    environment. Raises `UserError` if the download fails or is not what was expected."""
+    environment. Raises `UserError` if the download fails or has another hash."""
     if not url.startswith(("https://", "http://")):
         raise UserError(
             f"{url!r} is not an http(s) address",

@@ -124,7 +124,7 @@ class AnswerCache:
     def examples(self, api: str) -> list[list[str]]:
         """Return up to `EXAMPLES` imported answers of an API as texts: [arguments, answer] each.
 
-        Leave out last answers until all texts have at most `EXAMPLE_CHARS` characters in total.
+        The last are left out until all texts have at most `EXAMPLE_CHARS` characters in total.
         Answers that runs record are not used, since they depend on the order of episodes."""
         rows = self._connection.execute(
             "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",

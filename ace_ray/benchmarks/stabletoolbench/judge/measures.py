@@ -99,7 +99,7 @@ def mean_points(votes: Sequence[Mapping[str, Any]]) -> float:
 async def judge_fac(
     model: RoleModel, query: str, answer: Answer, prompts: Prompts
 ) -> dict[str, Any]:
-    """Judge completeness. Return ``{"status": "Solved" | "Unsolved"}`` and `asking.reply_json`.
+    """Judge completeness. Return {"status": "Solved" | "Unsolved"} and `asking.reply_json` fields.
 
     If there is an `unanswered_reason`, the answer is Unsolved without asking the judge. (Upstream
     asks, except if the final answer is missing.) Replies to upstream's question are read by
