@@ -25,12 +25,11 @@ Mean = Callable[[Sequence[float], Sequence[float] | None], float]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An aggregate: the weighted mean of ``parts``.
+    """An aggregate: the weighted mean of ``parts``, which are categories or earlier columns.
 
-    ``weights``: the shares of the parts. "n" weights by judged entries, and gives the interval of
-    the pooled entries. "sqrt n" weights by their square roots. The default weights all parts
-    equally.
-    ``mean``: arithmetic of an upstream evaluator, if the value must equal upstream's exactly."""
+    ``weights``: a number per part. () weights all parts equally, "n" by the number of judged
+    entries, "sqrt n" by its square root. With "n", the interval is that of the pooled entries.
+    ``mean``: function for the mean, if the value must equal an upstream evaluator's exactly."""
 
     title: str
     parts: Sequence[str]
@@ -45,8 +44,8 @@ Columns = Mapping[str, Column]
 class Aggregate:
     """The value of a column or of a category, from ``n`` judged entries.
 
-    If categories are ``missing``, there is no value. ``partial`` is then the mean of the categories
-    that are present, if any."""
+    If categories are ``missing``, ``value`` is None. ``partial`` is then the mean of the present
+    categories and its interval, or None if there are none."""
 
     value: float | None = None
     interval: Interval | None = None
@@ -55,7 +54,7 @@ class Aggregate:
     partial: tuple[float, Interval] | None = None
 
     def as_json(self, **labels: Any) -> dict[str, Any]:
-        """Return the aggregate in the form of ``summary.json``, with further ``labels``."""
+        """Return the aggregate as ``summary.json`` has it, with ``labels`` as further keys."""
         limits = None if self.interval is None else list(self.interval)
         tree = {"value": self.value, "interval": limits, **labels, "missing": list(self.missing)}
         if self.missing:
@@ -67,7 +66,8 @@ class Aggregate:
 def to_aggregates(
     categories: Mapping[str, Any], rules: str, max_unscored: float
 ) -> dict[str, Aggregate]:
-    """Return the accuracies of the categories that have few enough unscored rows (`is_judged`)."""
+    """Return the accuracy under ``rules`` of each category. Categories in which a larger share of
+    rows than ``max_unscored`` is unscored are left out."""
     return {
         name: Aggregate(stats[rules]["accuracy"], stats[rules]["interval"], stats[rules]["n"])
         for name, stats in categories.items()
@@ -76,7 +76,7 @@ def to_aggregates(
 
 
 def aggregates(columns: Columns, categories: Mapping[str, Aggregate]) -> dict[str, Aggregate]:
-    """Compute all ``columns``. A category without a value is missing."""
+    """Compute ``columns`` from the values of ``categories``; absent categories count as missing."""
     cells: dict[str, Aggregate] = {}
     for name, column in columns.items():
         parts = []
@@ -89,7 +89,7 @@ def aggregates(columns: Columns, categories: Mapping[str, Aggregate]) -> dict[st
 
 
 def aggregate(column: Column, parts: Sequence[Aggregate]) -> Aggregate:
-    """Compute a column from the values, or else the partial values, of its parts."""
+    """Compute a column from the values of its parts, or from their partial means."""
     sizes = [part.n for part in parts]
     n, weights = sum(sizes), _weights(column, sizes)
     missing = [category for part in parts for category in part.missing]
@@ -118,20 +118,20 @@ def _weights(column: Column, sizes: Sequence[int]) -> Sequence[float]:
 
 
 def root_shares(sizes: Sequence[int]) -> list[float]:
-    """Return the shares of the square roots of ``sizes``."""
+    """Return weights that are proportional to the square roots of ``sizes`` and sum to 1."""
     total = sum(map(sqrt, sizes))
     return [sqrt(n) / total if total else 0.0 for n in sizes]
 
 
 def members(columns: Columns, name: str) -> list[str]:
-    """Return the categories of a column; a name that is not a column is a category."""
+    """Return the categories that the column ``name`` averages; for a category, only itself."""
     if name not in columns:
         return [name]
     return [category for part in columns[name].parts for category in members(columns, part)]
 
 
 def score_of(cell: Mapping[str, Any], name: str, formula: str, n: int, of: int) -> Score:
-    """Build a score from a cell of `Aggregate`. ``of``: number of categories of the formula."""
+    """Build a score from `Aggregate.as_json`. ``of``: number of categories that it averages."""
     mean = estimate({**(cell.get("partial") or cell), "n": n}, VALUE)
     missing = tuple(cell["missing"])
     return Score(name, formula, mean and replace(mean, partial=bool(missing)), missing, of)
@@ -145,8 +145,8 @@ def column_score(
     title: str = "",
     languages: int = 1,
 ) -> Score:
-    """Return the score of a column from a ``block`` of a summary. The cells of the columns are
-    in ``rules.<rule set>.<formula>``. ``columns``: the pair (name of the formula, its columns)."""
+    """Return the score of the column ``name`` from ``block``, a summary or its part for a language.
+    ``columns``: (formula, columns); ``block.rules.<rules>.<formula>`` has the columns' values."""
     formula, declared = columns
     categories = members(declared, name)
     cell = block["rules"][rules][formula].get(name)
@@ -164,9 +164,9 @@ def column_estimate(
     columns: tuple[str, Columns],
     name: str,
 ) -> Estimate | None:
-    """Return a run's value of a column as `column_score`; None if a category is missing.
+    """Return a run's value of a column (see `column_score`), or None if a category is missing.
 
-    The overall number is None if the run has too many unscored rows (``run.headline``)."""
+    The column "overall" is None, too, if the run has too many unscored rows (``run.headline``)."""
     if block is None or (name == "overall" and not run.headline):
         return None
     score = column_score(block, rules, columns, name)
@@ -181,7 +181,7 @@ def table_of_runs(
     cells: Callable[[BenchmarkResult], Sequence[Value]],
     notes: Sequence[str] = (),
 ) -> Table:
-    """Build a table with a line for each run."""
+    """Build a table with a line for each run: its label, then the values that ``cells`` returns."""
     labels, legend = mark_labels(runs)
     lines = [[label, *cells(run)] for label, run in zip(labels, runs, strict=True)]
     return Table(name, title, ["Model", *header], lines, [*legend, *notes])

@@ -44,8 +44,8 @@ class Benchmark(ABC):
     source: ClassVar[str] = ""
     """``FILE:CLASS`` of a class in a local file; the registry sets it."""
     rule_sets: ClassVar[tuple[str, ...]] = ("correct",)
-    """Names of the rule sets, which are ways to judge an answer. The first one gives the headline
-    score. Each rule set has its own result columns."""
+    """Names of the rule sets, which are ways to judge an answer. The first rule set gives the
+    headline score. Each rule set has its own result columns."""
     Options: ClassVar[type[Section]] = Section
     """The keys of the benchmark's section of the config."""
     section_keys: ClassVar[tuple[str, ...]] = SECTION_KEYS
@@ -86,30 +86,30 @@ class Benchmark(ABC):
 
     @abstractmethod
     def check(self, entry: Entry, episode: Episode) -> Verdict | Mapping[str, Verdict]:
-        """Return the verdict on an episode, or a verdict for each of `rule_sets`. It must depend on
-        the arguments only. The model's output may be hostile. If `check` raises, the row has no
-        verdict."""
+        """Return the verdict on an episode, or a verdict for each of `rule_sets`. Verdicts must
+        depend on the arguments only. The model's output may be hostile. If `check` raises, the row
+        has no verdict."""
 
     async def judge(self, entry: Entry, episode: Episode, judge: RoleModel) -> bool:
-        """Ask ``judge`` about a stored episode that no judge saw (``ace-ray score --judge``). Add
-        its answers to the state, as `run` does, or the reason if it gave no verdict. Return whether
-        it gave one."""
+        """Ask the model ``judge`` about a stored, unjudged episode (``ace-ray score --judge``). Add
+        the judge's answers to ``episode.state``, as `run` does; without a verdict, add the reason.
+        Return whether the judge gave a verdict."""
         raise NotImplementedError(f"{self.name} asks no judge")
 
     def judging(self) -> Mapping[str, Any]:
         """Return the settings of `judge` that can change a verdict, as JSON values. `identity` has
-        them as ``episodes.judge`` if a judge is configured."""
+        these settings as ``episodes.judge`` if a judge is configured."""
         return {}
 
     def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
-        """Return the answers in which `check` finds no call. The run then searches them for calls
-        in other formats (docs/results.md). The result must depend on the arguments only."""
+        """Return the texts of each answer in which `check` finds no call, to search for calls in
+        other formats (docs/results.md). The result must depend on the arguments only."""
         return ()
 
     # Prompts and episodes.
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the first messages of the entry's episode. Preflight uses them too."""
+        """Return the first messages of the entry's episode. Preflight checks their length, too."""
         if isinstance(entry.prompt, str):
             return [{"role": "user", "content": entry.prompt}]
         return [dict(message) for message in entry.prompt]
@@ -121,8 +121,7 @@ class Benchmark(ABC):
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         """Run the entry's episode, by default one model call. Return ``context.episode``.
 
-        Raises `RowError` for a failure that the candidate did not cause. Do not catch `RowError`.
-        """
+        Raises `RowError` if something other than the evaluated model fails; do not catch it."""
         await context.answer(*(context.opening or self.opening(entry)))
         return context.episode
 
@@ -141,8 +140,8 @@ class Benchmark(ABC):
     def identity(self) -> Mapping[str, Any]:
         """Return all settings that can change a score, except model and sampling, as JSON values.
 
-        If the key ``protocol`` has another value, all row ids change. If the optional key
-        ``episodes`` has another value, the ids of interactive rows change."""
+        If the value of the key ``protocol`` changes, all row ids change. If the value of the
+        optional key ``episodes`` changes, the ids of interactive rows change."""
         protocol = {key: value for key, value in self.resolved().items() if key != "data"}
         if texts := self.texts():
             protocol["texts_sha256"] = digest(texts)
@@ -180,7 +179,7 @@ class Benchmark(ABC):
     is the same in all rows and samples."""
 
     def role_sampling(self, role: str) -> Sampling:
-        """Return the default sampling of the model in ``role``. The config can override it."""
+        """Return the default sampling of the model in ``role``; the config can override values."""
         return Sampling()
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
@@ -193,13 +192,13 @@ class Benchmark(ABC):
         return None
 
     def offers_tools(self, role: str) -> bool:
-        """Return whether `role_tools` offers tools to ``role``. Plans call it, so override it if
-        the tools themselves take time to read."""
+        """Return whether `role_tools` offers tools to ``role``. Every plan asks this, so override
+        this method if the tools themselves take time to read."""
         return self.role_tools(role) is not None
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         """Return a short chat with every kind of message that the entry's episode may send.
-        Preflight checks it with the chat template."""
+        Preflight checks this chat with the chat template."""
         return self.prompt(entry)
 
     refused_fix: ClassVar[str] = "use a model whose template takes system and user messages"
@@ -207,7 +206,7 @@ class Benchmark(ABC):
 
     def shorter_prompts(self, context_tokens: int, chars_per_token: float) -> str:
         """Return the change of options with which prompts would fit a context, or "". Preflight
-        prints it if no prompt fits."""
+        prints this advice if no prompt fits."""
         return ""
 
     without_native: ClassVar[str] = ""
@@ -232,8 +231,9 @@ class Benchmark(ABC):
         raise NotImplementedError(f"{self.name} prepares nothing")
 
     def service(self) -> Service | None:
-        """Return the object that one process owns for all episodes, such as a cache, or None. The
-        driver calls it first, to find errors; then the owner. Raises `UserError`."""
+        """Return an object that one process owns for all episodes, such as a cache, or None. The
+        driver calls this method first, to find errors, then the owner. Raises `UserError` if the
+        object cannot be opened."""
         return None
 
     # The numbers of a run.
@@ -317,12 +317,12 @@ class Benchmark(ABC):
     @classmethod
     def import_data(cls, path: Path | None) -> None:
         """``data import``: import data into the cache, from ``path`` or an installed package.
-        Raises `UserError`."""
+        Raises `UserError` if data is missing or invalid."""
         raise _command_error(cls, "data import" if path else "data import --from-installed")
 
     @classmethod
     def pull_data(cls, url: str | None, sha256: str | None) -> None:
-        """``data pull``: download data, check it and import it. Raises `UserError`."""
+        """``data pull``: download, check and import data. Raises `UserError` if one step fails."""
         raise _command_error(cls, "data pull")
 
     def gold(self, entry: Entry) -> Gold | None:
@@ -331,7 +331,8 @@ class Benchmark(ABC):
 
     @classmethod
     def check_data(cls, data: str) -> bool:
-        """``data check``: return whether ``data`` passes `check_gold`. Raises `UserError`."""
+        """``data check``: return whether ``data`` passes `check_gold`. Raises `UserError` if the
+        data is invalid or the benchmark has no gold answers."""
         if cls.gold is Benchmark.gold:
             raise _command_error(cls, "data check")
         benchmark = cls.for_gold_check(data)
@@ -340,12 +341,12 @@ class Benchmark(ABC):
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
-        """Make the benchmark with all entries that have gold answers. Raises `UserError`."""
+        """Return the benchmark with all entries of ``data`` that have gold answers."""
         return cls.from_options({"data": data} if "data" in cls.Options.model_fields else {})
 
-    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
-        """``data show``: return the APIs that an entry offers (default: `tools`) and its number of
-        dialogue turns (default: of user messages in `prompt`), or None if it is not known."""
+    def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+        """``data show``: return the APIs that an entry offers (default: `tools`) and the number of
+        its dialogue turns (default: user messages in `prompt`), or None if that is unknown."""
         messages, tools = self.opening(entry)
         users = sum(message.get("role") == "user" for message in messages)
         return [OfferedApi(tool) for tool in tools or ()], users or None
@@ -357,13 +358,13 @@ class Benchmark(ABC):
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output | UnscoredOutput]:
         """``score``: read external outputs from the file ``path``, by default JSON lines.
 
-        Raises `UserError` naming file and line."""
+        Raises `UserError` at the line of an invalid output."""
         return unique_outputs(read_json_lines(path, entries), path)
 
     # Called by the pipeline.
 
     def dataset(self) -> list[Entry]:
-        """Return the list of `entries`, with missing fields filled in; it is built only once.
+        """Return all `entries` with missing fields filled in. The list is built only once.
         Raises `UserError` if two entries share an id, if an entry is not JSON or has no prompt, or
         if `entries` raises."""
         if self._dataset is None:

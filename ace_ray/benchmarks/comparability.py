@@ -90,7 +90,7 @@ def mark_labels(runs: Sequence[BenchmarkResult]) -> tuple[list[str], list[str]]:
     ]
     legend = [f"* incomplete: {run.label}: {run.incomplete}" for run in runs if run.incomplete]
     if several:
-        legend.append("[1], [2], ...: only runs of the same number compare with each other")
+        legend.append("[1], [2], ...: only runs with the same number are comparable")
     return labels, legend
 
 

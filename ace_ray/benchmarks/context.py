@@ -33,8 +33,8 @@ _KEYS = ("role", "content", "name", "tool_call_id")
 
 
 class Model(Protocol):
-    """A chat model. Raises `RowError` if it cannot answer this request, and `EngineDead` if it
-    cannot answer any further request."""
+    """A chat model. `chat` raises `RowError` if the model cannot answer this request, and
+    `EngineDead` if the model cannot answer any further request."""
 
     async def chat(
         self,
@@ -66,7 +66,7 @@ class RoleModel:
         """Return the model's answer. Raises the errors of `Model`.
 
         ``sampling`` replaces the role's sampling. ``schema`` is a JSON schema for the answer. If an
-        engine does not support it, the answer may have any form, and `Completion.schema_refused`
+        engine refuses the schema, the answer may have any form, and `Completion.schema_refused`
         gives the reason. Always check answers."""
         drawn = sampling or self.sampling
         if schema is not None:
@@ -187,7 +187,7 @@ class EpisodeContext:
             messages = to_chat(recorded, reasoning=self.replay_reasoning)
         try:
             work = self.candidate.ask(messages, sampling, tools)
-            completion = await asyncio.wait_for(work, self.left_s)
+            completion = await asyncio.wait_for(work, self.remaining_s)
         except TimeoutError:
             return await self._truncate()
         except PromptTooLong:
@@ -228,7 +228,7 @@ class EpisodeContext:
         who = f"the {_TITLES.get(role, role)}"
         try:
             work = self.roles[role].ask(messages, sampling, tools, schema)
-            completion = await asyncio.wait_for(work, self.left_s)
+            completion = await asyncio.wait_for(work, self.remaining_s)
         except TimeoutError:
             raise _stalled(who) from None
         except PromptTooLong as error:
@@ -240,13 +240,13 @@ class EpisodeContext:
         """Await ``work``, such as a request to a service, and return its value.
 
         ``who`` names the service in errors. If the deadline has passed before ``work`` begins,
-        return `Truncated` or raise `EpisodeStalled`, as `ask` does. If it passes during ``work``,
-        raise `EpisodeStalled`."""
-        left_s = self.left_s
-        if left_s is not None and left_s <= 0:
+        return `Truncated` or raise `EpisodeStalled`, as `ask` does. If the deadline passes during
+        ``work``, raise `EpisodeStalled`."""
+        remaining_s = self.remaining_s
+        if remaining_s is not None and remaining_s <= 0:
             return await self._truncate()
         try:
-            async with asyncio.timeout(left_s) as limit:
+            async with asyncio.timeout(remaining_s) as limit:
                 return await work()
         except TimeoutError:
             if not limit.expired():
@@ -268,7 +268,7 @@ class EpisodeContext:
 
     @asynccontextmanager
     async def sandbox(self) -> AsyncIterator[Session]:
-        """Open the entry's sandbox within the block. Raises `SandboxLost`, a `RowError`."""
+        """Open the entry's sandbox for a ``with`` block. Raises `SandboxLost` if that fails."""
         if self.open_sandbox is None:
             raise ValueError("this episode has no sandbox")
         session = await self.open_sandbox()
@@ -278,14 +278,14 @@ class EpisodeContext:
             await session.close()
 
     @property
-    def left_s(self) -> float | None:
+    def remaining_s(self) -> float | None:
         """Return the seconds until the deadline, negative after it; None without a deadline."""
         return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
 
     async def _truncate(self) -> Truncated:
         """Return `Truncated` if the row can be scored at the deadline; else raise `EpisodeStalled`.
 
-        It can be scored if the candidate has answered and its engine passes a health check."""
+        The row can be scored if the candidate has answered and its engine is healthy."""
         if not self.episode.model_calls:
             raise _stalled("the candidate")
         if self.works is not None and not await self.works():
@@ -300,7 +300,7 @@ def _stalled(who: str) -> EpisodeStalled:
 
 
 def call_id(number: int) -> str:
-    """Return a call id. Below 100,000 it has nine characters, which some templates require."""
+    """Return the id of call ``number``: nine characters, which some chat templates require."""
     return f"call{number:05d}"
 
 
@@ -308,8 +308,8 @@ def number_calls(message: Message, before: Sequence[Message]) -> None:
     """Give each call of a recorded ``message`` a unique id.
 
     An id from an endpoint or the model is kept, unless a call in the messages ``before`` has the
-    same id: some start numbering again in every answer. Then ids like ``functions.NAME:0`` keep
-    their name, since Kimi's template shows the model no other name of the call."""
+    same id: some models start numbering again in every answer. An id like ``functions.NAME:0``
+    then keeps its name, since Kimi's template shows the model no other name of the call."""
     earlier = [call for sent in before for call in sent.get("tool_calls", ())]
     call_ids = {call.get("id") for call in earlier}
     for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
@@ -322,7 +322,7 @@ def number_calls(message: Message, before: Sequence[Message]) -> None:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """Parse a tool call's arguments. Raises `ValueError`: ``text`` is not a JSON object."""
+    """Parse a tool call's arguments. Raises `ValueError` if ``text`` is not a JSON object."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -340,9 +340,9 @@ def to_chat(
 ) -> list[dict[str, Any]]:
     """Return recorded messages in the form that chat templates require.
 
-    ``arguments`` parses the arguments of calls; if it raises `ValueError`, they become {}. A call
-    without an id gets one from its position in the message. ``reasoning`` selects the answers that
-    are sent with their reasoning, as `EpisodeContext.replay_reasoning` does."""
+    ``arguments`` parses the arguments of calls; if it raises `ValueError`, use {} instead. A call
+    without an id gets an id from its position in the message. ``reasoning`` selects the answers
+    that are sent with their reasoning, as `EpisodeContext.replay_reasoning` does."""
     chat = []
     start = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
     for at, message in enumerate(messages):

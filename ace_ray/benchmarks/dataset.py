@@ -1,4 +1,4 @@
-"""Find a benchmark's data, import it into the cache, and read, join, check and hash it.
+"""Find a benchmark's data, import data into the cache; read, join, check and hash data files.
 
 External files must be plain files, and only a limited number of bytes is read. An import creates a
 version in the cache atomically, named by the hash of its content.
@@ -42,10 +42,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def locate(
     name: str, benchmark: str, *, mini: Path, get_data: str, check: Callable[[Path], object]
 ) -> Path:
-    """Return the folder that a config's ``data:`` names. Raises `UserError`.
+    """Return the folder that ``name``, the value of the config key ``data``, stands for: ``mini``,
+    ``imported`` (if there is one import), ``imported:<version>``, or the path of a folder.
 
-    ``name`` is ``mini``, ``imported`` (if there is one import), ``imported:<version>``, or the path
-    of a folder. ``check`` checks such a path. ``get_data`` tells in errors how to get data."""
+    Raises `UserError`, with the fix ``get_data``, if there is none or ``check`` rejects it."""
     if name == "mini":
         return mini
     if import_folder := find_import(name, benchmark, get_data):
@@ -56,9 +56,9 @@ def locate(
 
 
 def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
-    """Return ``name`` as the path of a folder. Raises `UserError` if it is not a folder.
+    """Return the path of the folder ``name``. Raises `UserError` if there is no such folder.
 
-    The error suggests ``words``, the valid names that are not paths. The last is "imported"."""
+    The error suggests similar ``words``: valid names that are not paths, "imported" last."""
     folder = path_of(name, "data")
     if not name or not folder.is_dir():
         problem = f"{name!r} is neither {', '.join(words)}, imported:<version> nor a folder"
@@ -67,9 +67,9 @@ def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
 
 
 def find_import(name: str, benchmark: str, get_data: str) -> Path | None:
-    """Return the folder of the import ``name``; None if ``name`` does not name an import.
+    """Return the folder of the import ``name``: ``imported[:<version>]``; None for other names.
 
-    Raises `UserError`: no such import exists, or several exist and ``name`` has no version."""
+    Raises `UserError` if there is no such import, or several and ``name`` lacks a version."""
     kind, _, version = name.partition(":")
     if kind != "imported":
         return None
@@ -87,14 +87,14 @@ def find_import(name: str, benchmark: str, get_data: str) -> Path | None:
 
 
 def pin_data(data: str, folder: Path) -> str:
-    """Convert ``data`` to a name of ``folder`` for any working directory and after more imports."""
+    """Return a config value for ``folder`` that is valid in any working directory and later."""
     if data.partition(":")[0] == "imported":
         return f"imported:{folder.name}"
     return data if data == "mini" else str(folder.absolute())
 
 
 def imports_folder(benchmark: str) -> Path:
-    """Return the folder that holds one folder per imported version."""
+    """Return the cache folder of a benchmark, which has a subfolder per imported version."""
     return cache_root() / "data" / benchmark
 
 
@@ -107,13 +107,13 @@ def not_writable(cache: Path, error: OSError) -> UserError:
     )
 
 
-def keep(files: Files, benchmark: str, *, counted: str, **facts: Any) -> Path:
+def store_version(files: Files, benchmark: str, *, counted: str, **facts: Any) -> Path:
     """Store ``files`` as a version in the cache, print a line about it, and return its folder.
 
     The version is the first twelve digits of `files_hash`. The folder also gets a ``manifest.json``
     with the version, the files' hashes, and ``facts``. If the version exists, nothing changes. The
-    report contains ``counted``, such as "765 queries". Raises `UserError`; then nothing is stored.
-    """
+    printed line contains ``counted``, such as "765 queries". Raises `UserError` if the cache cannot
+    be written."""
     home, content = imports_folder(benchmark), files_hash(files)
     target = home / content[:12]
     manifest = {
@@ -134,7 +134,7 @@ def keep(files: Files, benchmark: str, *, counted: str, **facts: Any) -> Path:
 
 
 def manifest_value(folder: Path, key: str) -> Any:
-    """Return the value of ``key`` in the manifest of an import. Raises `UserError`."""
+    """Return ``key`` of an import's ``manifest.json``. Raises `UserError` if it is unreadable."""
     try:
         return json_value(read_inside(folder, "manifest.json"), folder)[key]
     except (UserError, KeyError, TypeError) as error:
@@ -143,7 +143,7 @@ def manifest_value(folder: Path, key: str) -> Any:
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
-    """Compute the SHA-256 (hex) of entries and their gold answers, in any order of the entries."""
+    """Compute a SHA-256 (hex) of entries and their gold answers. The order has no effect."""
     return digest(sorted(entry.content_hash() for entry in entries))
 
 
@@ -153,9 +153,9 @@ def files_hash(files: Files) -> str:
 
 
 def rows_by_id(raw: bytes, path: str | Path) -> Rows:
-    """Read the rows from ``raw``, the content of the JSON-lines file ``path``.
+    """Return the rows in ``raw``, the content of the JSON-lines file ``path``, by id (see `Rows`).
 
-    Raises `UserError` naming the line, also if two rows share an id."""
+    Raises `UserError` at a line that is not an object, lacks an id, or repeats an id."""
     rows: Rows = {}
     for location, row in json_lines(raw, path):
         row_id = row.pop("id", None)
@@ -188,7 +188,7 @@ class PartialModel(BaseModel):
 
 
 def parse_tree(model: type[_Model], tree: Any, location: str | Path, fix: str = "") -> _Model:
-    """Validate ``tree`` as a ``model`` object. Raises `UserError` naming the invalid key."""
+    """Convert ``tree``, a JSON value, to ``model``. Raises `UserError` naming an invalid key."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
@@ -203,7 +203,7 @@ def is_texts(value: Any) -> bool:
 def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
     """Return the bytes of a text file, without a byte order mark.
 
-    Raises `UserError`: the file is missing, not a plain file, too large, or marked as UTF-16."""
+    Raises `UserError` if it is missing, no plain file, larger than the limit, or in UTF-16."""
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
@@ -218,9 +218,9 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
 
 
 def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
-    """Return the bytes of ``root/relative``. Raises `UserError` if a part is a symbolic link.
-
-    With links, a downloaded checkout could copy any file of this machine into the cache."""
+    """Return the bytes of ``root/relative``. Raises `UserError` as `read_bounded` does, and for
+    symbolic links below ``root``: with links, a downloaded checkout could copy any file of this
+    machine into the cache."""
     path = root
     for part in relative.split("/"):
         path = path / part
@@ -232,7 +232,7 @@ def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) 
 
 
 def json_value(raw: bytes, location: str | Path, fix: str = "") -> Any:
-    """Parse ``raw``, the content of a file or line, as one JSON value. Raises `UserError`."""
+    """Parse ``raw`` as one JSON value. Raises `UserError` at ``location`` if it is not JSON."""
     try:
         # Models emit lone surrogates, and some writers do not escape them.
         return json.loads(raw.decode("utf-8", "surrogatepass"), object_pairs_hook=_unique_dict)
@@ -253,8 +253,8 @@ def _unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tuple[str, Row]]:
-    """Yield (``file:line``, object) for each line of ``path``. Raises `UserError`, also for a blank
-    line that is not at the end."""
+    """Yield (``file:line``, object) for each line of ``path``. Raises `UserError` if a line is not
+    a JSON object, or is blank and not at the end."""
     if isinstance(lines, bytes):
         if not lines.strip():
             raise UserError("is empty", where=str(path))
@@ -277,7 +277,7 @@ def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tup
 
 
 def parse_python(root: Path, relative: str, fix: str = "") -> ast.Module:
-    """Parse the Python source ``root/relative``. Raises `UserError`."""
+    """Return the tree of the source file ``root/relative``. Raises `UserError` if it is invalid."""
     raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
     try:
         return python_tree(raw)
@@ -297,7 +297,7 @@ def assigned_text(tree: ast.Module, name: str) -> str | None:
 
 
 def python_tree(raw: bytes) -> ast.Module:
-    """Parse untrusted Python source. Raises `ValueError` with a message of one line."""
+    """Return the syntax tree of untrusted Python source. Raises `ValueError` if it is invalid."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # users cannot fix invalid escapes in this source

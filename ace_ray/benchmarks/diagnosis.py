@@ -30,8 +30,8 @@ _END_OF_REASONING = "</think>"
 def second_reader(benchmark: Any, entry: Entry, episode: Episode) -> str | None:
     """Search an episode for calls, in known formats, that the run did not read.
 
-    The answers to search come from `Benchmark.parse_failures`. If they contain no calls, reasoning
-    that never ended is searched. Return the reader that finds calls in most answers, or None."""
+    Search the answers in `Benchmark.parse_failures`, or else reasoning that never ended. Return the
+    name of the reader (`ace_ray.parsing.formats`) that finds calls in most answers, or None."""
     answers = benchmark.parse_failures(entry, episode)
     readers = _readers(answers)
     if answers and not readers and episode.reasoning_truncated:
@@ -61,7 +61,7 @@ def texts_of(message: Mapping[str, Any]) -> list[str]:
 
 
 def answer_texts(episode: Episode, *first: str) -> list[str]:
-    """Return the texts ``first``. If the episode's last message is an answer, add its texts."""
+    """Return the texts ``first``, then the texts of the episode's last message if it answers."""
     last = episode.messages[-1] if episode.messages else {}
     stored = texts_of(last) if last.get("role") == "assistant" else []
     return list(dict.fromkeys([*(text for text in first if text), *stored]))
@@ -74,7 +74,7 @@ MIN_CATEGORY_SHARE = 0.1
 _NAMED_CATEGORIES = 3
 
 
-def _text(finding: Mapping[str, Any], tool_parser: str | None) -> str:
+def _finding_text(finding: Mapping[str, Any], tool_parser: str | None) -> str:
     rows = f"{finding['rows']} of {finding['of']} rows"
     if categories := finding.get("categories"):
         parts = [f"{cell['rows']} of {cell['of']} in {name}" for name, cell in categories.items()]
@@ -86,7 +86,7 @@ def _text(finding: Mapping[str, Any], tool_parser: str | None) -> str:
         readers = ", ".join(f"{name} ({count})" for name, count in finding["readers"].items())
         return (
             f"{rows} hold calls that were not read; readers that find them: {readers}. "
-            f"No verdict counts them{_command(next(iter(finding['readers'])), tool_parser)}"
+            f"No verdict counts them{_reread_hint(next(iter(finding['readers'])), tool_parser)}"
         )
     problem = "have reasoning that never ended, and no answer"
     if finding["kind"] == "cut_by_length":
@@ -98,8 +98,8 @@ def _text(finding: Mapping[str, Any], tool_parser: str | None) -> str:
     return f"{rows} {problem}. Accuracy of the other rows: {shares}"
 
 
-def _command(reader: str, tool_parser: str | None) -> str:
-    """Return the end of a sentence: the command that shows what a reader's calls are worth."""
+def _reread_hint(reader: str, tool_parser: str | None) -> str:
+    """Return the end of a sentence: a command that judges calls in a reader's format; or ""."""
     parser = {"fenced_json": "llama3_json", "other": ""}.get(reader, reader)
     if parser in ("", "functionary", "fenced_python"):  # vLLM has no such parser
         return ""
@@ -125,7 +125,7 @@ class _Tally:
 
 
 class Diagnosis:
-    """Counters over one benchmark's rows, which are not kept. ``tool_parser``: the run's."""
+    """Counters over one benchmark's rows. ``tool_parser``: name of the run's tool parser."""
 
     def __init__(self, tool_parser: str | None = None) -> None:
         self._tool_parser = tool_parser
@@ -184,7 +184,7 @@ class Diagnosis:
                 finding["categories"] = categories
             if kind == "unread_calls":
                 finding["readers"] = dict(self._readers.most_common())
-            findings.append({**finding, "text": _text(finding, self._tool_parser)})
+            findings.append({**finding, "text": _finding_text(finding, self._tool_parser)})
         return findings
 
     def _frequent_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:
@@ -202,7 +202,7 @@ def _are_many(rows: int, of: int, share: float) -> bool:
 
 
 def diagnose(rows: Iterable[ResultRow]) -> list[dict[str, Any]]:
-    """Return the findings on the rows of one benchmark."""
+    """Return the findings on the rows of one benchmark (see `Diagnosis.findings`)."""
     diagnosis = Diagnosis()
     for row in rows:
         diagnosis.add(row)

@@ -1,4 +1,4 @@
-"""Count how episodes ended. Verdicts have the ending as a metric, ``ended_<ending>``."""
+"""Count how episodes ended. A verdict records the ending in the metric ``ended_<ending>`` (1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _ENDED = "ended_"
 def with_ending(
     verdicts: Mapping[str, Verdict], ending: object, kinds: Sequence[str], **metrics: float
 ) -> dict[str, Verdict]:
-    """Add ``metrics`` to each verdict, and the metric of the ending if it is one of ``kinds``."""
+    """Return ``verdicts``, by rule set, with ``metrics`` added to each verdict. If ``kinds`` lists
+    ``ending``, add the metric ``ended_<ending>`` = 1, too."""
     if ending in kinds:
         metrics = {f"{_ENDED}{ending}": 1, **metrics}
     return {r: replace(v, metrics={**v.metrics, **metrics}) for r, v in verdicts.items()}
@@ -23,7 +24,7 @@ def with_ending(
 def count_endings(
     rows: Iterable[ResultRow], kinds: Sequence[str], counts: dict[str, dict[str, int]]
 ) -> Iterator[ResultRow]:
-    """Yield ``rows``, and add their endings to ``counts``: category -> ending -> episodes."""
+    """Yield ``rows`` unchanged. Count the ending of each row in ``counts[category][ending]``."""
     for row in rows:
         metrics = row.verdicts["official"].metrics if row.verdicts else {}
         for kind in kinds:
@@ -35,6 +36,6 @@ def count_endings(
 def endings_table(
     title: str, kinds: Sequence[str], counts: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
-    """Return the counts of `count_endings` as a printed table."""
+    """Return ``counts`` (see `count_endings`) as a table to print, with a line per category."""
     lines = [[category, *map(str, endings.values())] for category, endings in counts.items()]
     return {"title": title, "header": ["category", *kinds], "lines": lines}

@@ -37,7 +37,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class UnscoredOutput:
-    """An output without a verdict, and the reason. ``location`` is that in the input.
+    """An output without a verdict, and the reason. ``location`` names its file and line or key.
     ``entry`` is None if no row can be stored for the output."""
 
     location: str
@@ -48,7 +48,8 @@ class UnscoredOutput:
 
 # The location of an output (``file:line``), and the output.
 Placed = tuple[str, Output]
-# Builds an episode from an entry, the row that answers it, and the row's place. Raises `UserError`.
+# Builds an episode from an entry, a row that answers the entry, and the row's location. Raises
+# `UserError` for an invalid row.
 ToEpisode = Callable[[Entry, Row, str], Episode]
 
 
@@ -66,7 +67,7 @@ class Entries:
     ) -> None:
         """Store the functions that load entries; ``load`` may raise `UserError`.
 
-        ``load_others`` returns further entries of a category; they count only if an output answers
+        ``load_others`` returns further entries of a category, which only count if an output answers
         them. If an output names no category, its entry is searched in the categories ``searched``,
         by default in all categories."""
         self.languages, self.categories = languages, categories
@@ -89,14 +90,14 @@ class Entries:
         )
 
     def entries_of(self, language: str, category: str) -> Mapping[str, Entry]:
-        """Return a category's entries by id. Raises `UserError`: the data lacks the category."""
+        """Return a category's entries by id. Raises `UserError` if the data lacks the category."""
         key = (language, category)
         if key not in self._loaded:
             self._loaded[key] = {entry.id: entry for entry in self._load(language, category)}
         return self._loaded[key]
 
     def get(self, language: str, category: str, entry_id: str) -> Entry | None:
-        """Return the entry with this id, or None. Entries of ``load_others`` are found, too."""
+        """Return the entry with this id, or None. Search the entries of ``load_others``, too."""
         entries = self.entries_of(language, category)
         if entry_id not in entries:
             for entry in self._load_others(language, category):
@@ -151,7 +152,7 @@ def read_json_lines(
 
     Each line is an object with ``id`` and ``output``, and optionally ``sample``. It also needs
     ``category`` and ``language`` if the id is not unique. ``episode`` builds the episode of a row,
-    by default `episode_of_text`. Raises `UserError` naming file and line."""
+    by default `episode_of_text`. Raises `UserError` at a line that is invalid."""
     to_episode = episode or episode_of_text
     for location, row in read_rows(path):
         entry = entries.entry_of(row, location)
@@ -159,7 +160,8 @@ def read_json_lines(
 
 
 def episode_of_text(entry: Entry, row: Row, location: str) -> Episode:
-    """Build an episode with one answer: the row's ``output``, a string, or null for no answer."""
+    """Build an episode with one answer, the row's ``output``: a string, or null for no answer.
+    Raises `UserError` for a missing output and for another type."""
     text = value_of(row, "output", location)
     if text is not None and not isinstance(text, str):
         raise UserError(f"the output is {quote(text)}, not a string or null", where=location)
@@ -193,7 +195,7 @@ def unique_outputs(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield (``file:line``, object) for each line of a file. Blank lines are allowed at the end.
 
-    Raises `UserError`, also if ``path`` is not a plain file."""
+    Raises `UserError` if a line is not a JSON object, or ``path`` is not a plain file."""
     try:
         if path.exists() and not path.is_file():
             raise UserError("is not a plain file", where=str(path))
@@ -235,7 +237,7 @@ def require_known(kind: str, name: str, names: Collection[str], location: str) -
     if name in names:
         return
     near = closest_of(name, names, 0.0)
-    fix = f"the nearest known one is {near!r}" if near else ""
+    fix = f"the nearest known {kind} is {near!r}" if near else ""
     raise UserError(f"unknown {kind}: {quote(name)}", where=location, fix=fix)
 
 

@@ -21,8 +21,8 @@ def scores_of(
 ) -> dict[str, list[Score]]:
     """Return the scores by rule set, computed from the benchmark's part of a summary.
 
-    ``headline`` is false if too many rows lack a verdict; scores then have no estimates. So do the
-    scores of a benchmark of which a judge saw only a part.
+    ``headline`` is false if too many rows lack a verdict. Scores then have no estimates, and also
+    if a judge saw only a part of the rows.
     ``partial`` is true if the run evaluated only named entries; all estimates are then partial."""
     counts = summary.get("counts") or {"status": {}}
     allowed = summary.get("max_unscored", 0.0) * counts.get("declared", 0)
@@ -40,7 +40,7 @@ def scores_of(
 def headline_score(
     benchmark: type[Benchmark], rows: Iterable[ResultRow], *, diverged: bool | None = None
 ) -> Score:
-    """Return the headline of ``rows``. ``diverged``: the verdict to assume for diverged rows."""
+    """Return the headline score of ``rows``. ``diverged``: assumed validity of `DIVERGED` rows."""
     if diverged is not None:
         verdict = Verdict(diverged, "" if diverged else DIVERGED)
         assumed = dict.fromkeys(benchmark.rule_sets, verdict)
@@ -62,7 +62,7 @@ def with_scores(
 
 def titles(scores: Sequence[Score]) -> list[str]:
     """Return a column title for each score. The first title, of the headline, includes its formula.
-    Other titles include their formula if it is not the headline's."""
+    Other titles include their formula if the headline has another."""
     return [
         f"{s.name} ({s.formula})" if not i or s.formula != scores[0].formula else s.name
         for i, s in enumerate(scores)

@@ -58,8 +58,7 @@ def make_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
 def benchmark_class(name: str) -> type[Benchmark]:
     """Return the class of the benchmark ``name``. For ``./file.py:Class``, the file is executed.
 
-    Raises `UserError`: an unknown name, a file that cannot be imported, or an incomplete class.
-    """
+    Raises `UserError` for an unknown name, a failed import, and an incomplete class."""
     offered = _class_paths()
     if local := _LOCAL.fullmatch(name):
         cls = _check_class(_load_attribute(local["path"], local["name"], name), name)
@@ -100,7 +99,7 @@ def class_of(name: str, *manifests: Manifest) -> type[Benchmark]:
 
 
 def list_classes() -> Iterator[tuple[str, type[Benchmark]]]:
-    """Yield every installed benchmark by name. Raises `UserError` as `benchmark_class`."""
+    """Yield (name, class) of each installed benchmark. Raises `UserError` if an import fails."""
     for name in sorted(_class_paths()):
         yield name, benchmark_class(name)
 
@@ -111,7 +110,7 @@ def is_local(name: str) -> bool:
 
 
 def local_parts(name: str) -> tuple[Path, str]:
-    """Return the file and the class of ``./file.py:Class``. Raises `UserError`."""
+    """Return file and class name of ``./file.py:Class``. Raises `UserError` for an invalid path."""
     path, _, attribute = name.rpartition(":")
     return path_of(path, "benchmarks"), attribute
 
@@ -155,7 +154,7 @@ def _load_attribute(path: str, attribute: str, name: str) -> Any:
 
 
 def _check_class(cls: Any, name: str) -> type[Benchmark]:
-    """Return ``cls`` if it is a complete benchmark class. Raises `UserError`."""
+    """Return ``cls``. Raises `UserError` unless it is a complete subclass of `Benchmark`."""
     fix = "see docs/adding-a-benchmark.md"
     if not isinstance(cls, type) or not issubclass(cls, Benchmark):
         raise _error(f"{name} is not a subclass of Benchmark", fix=fix)

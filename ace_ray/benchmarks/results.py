@@ -25,17 +25,17 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score of a run. ``formula`` is the name of its formula.
+    """A score of a run. ``formula`` names the way in which categories are averaged ("pooled").
 
-    ``missing`` lists the categories of the formula that the run lacks. If it is not empty,
-    ``estimate`` is None, or the mean of the other categories, which is marked as partial."""
+    ``missing`` lists the averaged categories that the run lacks. If there are any, ``estimate`` is
+    None, or the mean of the other categories, which is marked as partial."""
 
     name: str
     formula: str
     estimate: Estimate | None
     missing: Sequence[str] = ()
     of: int = 0
-    """Number of categories of the formula; 0 if it has no fixed number."""
+    """Number of categories that the formula averages; 0 if the number is not fixed."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -88,8 +88,7 @@ class CategoryResult:
     """One measure of one category of a run, under every rule set.
 
     ``measure`` is its name (``accuracy``, ``process accuracy``). ``declared`` and ``scored`` are
-    numbers of rows. ``shares`` has a value for each rule set, None if too few rows are scored.
-    """
+    numbers of rows. ``shares`` has a value for each rule set, None if too few rows are scored."""
 
     language: str
     category: str
@@ -137,16 +136,15 @@ class Paper:
 class BenchmarkResult:
     """The results of one benchmark in one run.
 
-    ``label`` is unique in a report. ``model`` is the candidate's short name. ``candidate`` has the
-    model's revision and how it is served and prompted. ``conditions`` has everything else that
-    can change a score. Both map dotted keys to JSON (`ace_ray.benchmarks.comparability`).
-    ``identity`` is the benchmark's part of the conditions. ``parameters`` is the model's size,
-    if the manifest has it. ``summary`` comes from `Benchmark.statistics`. ``plays`` lists the
-    roles that the candidate plays itself. ``headline`` is false if more rows than allowed lack
-    a verdict. ``incomplete`` describes the missing rows; it is "" if the run is complete.
-    ``step`` is the training step of a checkpoint. ``limited`` is true if the run declares only
-    a part of the entries, and ``partial`` if it evaluated only named entries.
-    """
+    ``label`` is unique in a report. ``model`` is the short name of the candidate, the evaluated
+    model. ``candidate`` has the model's revision and how it is served and prompted. ``conditions``
+    has everything else that can change a score. Both map dotted keys to JSON
+    (`ace_ray.benchmarks.comparability`). ``identity`` is the benchmark's part of the conditions.
+    ``parameters`` is the model's size, if the manifest has it. ``summary`` comes from
+    `Benchmark.statistics`. ``plays`` lists the roles that the candidate plays itself. ``headline``
+    is false if more rows than allowed lack a verdict. ``incomplete`` describes the missing rows, ""
+    if there are none. ``step`` is the training step of a checkpoint. ``limited`` is true if the run
+    declares only a part of the entries, ``partial`` if it evaluated only named entries."""
 
     label: str
     model: str

@@ -80,8 +80,8 @@ def tally_rows(
     groups: Groups,
     multi_turn: Sequence[str] = (),
 ) -> Tallies:
-    """Tally ``rows`` by language and category, in the order of languages and of ``groups``. Other
-    categories follow by name.
+    """Count ``rows`` by (language, category), sorted by language and then in the order of
+    ``groups``. Categories outside groups come last, sorted by name.
 
     ``multi_turn``: categories whose rows are turns of dialogues."""
     tallies: dict[tuple[str, str], Tally] = {}
@@ -104,7 +104,7 @@ def by_language(tallies: Tallies) -> dict[str, list[Tally]]:
 
 
 def completeness(tallies: Tallies, max_unscored: float) -> dict[str, Any]:
-    """Return the last three keys of a summary."""
+    """Return the keys ``complete``, ``incomplete`` and ``max_unscored`` of a summary."""
     short = []
     for key, tally in tallies.items():
         unscored = {s: tally.status[s] for s in STATUSES if s != "scored" and tally.status[s]}
@@ -211,7 +211,7 @@ def is_judged(stats: Mapping[str, Any], max_unscored: float) -> bool:
 
 
 def estimate(stats: Mapping[str, Any] | None, keys: Sequence[str] = ACCURACY) -> Estimate | None:
-    """Return a share and its interval; None if the share is missing."""
+    """Return the share ``stats[keys[0]]`` and its interval; None if the share is missing."""
     if stats is None or stats.get(keys[0]) is None:
         return None
     low, high = stats[keys[1]]

@@ -57,7 +57,7 @@ class Tally:
             self._turns.setdefault(row.group, set()).add(row.id)
         if row.status != "scored":
             return
-        scores = [self._judge(rule, row.verdicts[rule]) for rule in self.rule_sets]
+        scores = [self._count_verdict(rule, row.verdicts[rule]) for rule in self.rule_sets]
         for index, gained in enumerate((1, *scores), start=1):
             entry[index] += gained
         if self.multi_turn:
@@ -74,13 +74,13 @@ class Tally:
         return self.status["scored"]
 
     def turns(self, rule: str) -> Units:
-        """Return one unit for each entry (see `Units`), even if entries are turns of dialogues."""
+        """Return (judged samples, sum of scores) of each judged entry, even if it is a turn."""
         index = 2 + self.rule_sets.index(rule)
         return [(int(entry[1]), entry[index]) for entry in self._entries.values() if entry[1]]
 
     def units(self, rule: str) -> Units:
-        """Return one unit for each entry, or for each dialogue if rows are turns. A sample of a
-        dialogue is judged if all its turns are scored."""
+        """Return (judged samples, sum of scores) of each judged entry; if rows are turns, of each
+        judged dialogue. A sample of a dialogue is judged if all its turns are scored."""
         if not self.multi_turn:
             return self.turns(rule)
         return [(len(samples), samples.count(1)) for samples in self.shares(rule)]
@@ -100,7 +100,7 @@ class Tally:
             for group, ids in self._turns.items()
         )
 
-    def _judge(self, rule: str, verdict: Verdict) -> float:
+    def _count_verdict(self, rule: str, verdict: Verdict) -> float:
         if not verdict.valid:
             self.errors[rule][verdict.error_type] += 1
         if "process_accuracy" in verdict.metrics:
@@ -136,12 +136,12 @@ def errors(tallies: Sequence[Tally], rule: str) -> dict[str, dict[str, float]]:
 
 
 def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
-    """Compute the statistics of all rows in ``tallies`` under one rule set."""
+    """Compute STATS (`ace_ray.benchmarks.statistics`) of all rows in ``tallies`` under ``rule``."""
     units = [unit for tally in tallies for unit in tally.units(rule)]
-    stats: dict[str, Any] = {**_share_of("", units), "n": len(units)}
+    stats: dict[str, Any] = {**_mean_score("", units), "n": len(units)}
     if any(tally.multi_turn for tally in tallies):
         turns = [unit for tally in tallies for unit in tally.turns(rule)]
-        stats |= {**_share_of("turn_", turns), "turns": len(turns)}
+        stats |= {**_mean_score("turn_", turns), "turns": len(turns)}
         shares = [samples for tally in tallies for samples in tally.shares(rule)]
         values = [value for samples in shares for value in samples]
         stats |= _accuracy("process_", sum(values), len(values), len(shares))
@@ -155,7 +155,7 @@ def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
     return stats | {"errors": errors(tallies, rule)}
 
 
-def _share_of(prefix: str, units: Units) -> dict[str, Any]:
+def _mean_score(prefix: str, units: Units) -> dict[str, Any]:
     return _accuracy(prefix, sum(c for _, c in units), sum(n for n, _ in units), len(units))
 
 

@@ -105,7 +105,7 @@ def steps_of(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
 
 def _store_result(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
     """Store a tool ``message`` as the result of the call in ``step`` that it names, or of the first
-    call without a result. If all have results (or the calls are text), add a call."""
+    call without a result. If all calls have results (or are plain text), add a call."""
     content = text_of(message.get("content"))
     index = waiting.pop(text_of(message.get("tool_call_id")), None)
     if index is None and waiting:

@@ -13,10 +13,10 @@ from typing import ClassVar, Self
 from ace_ray.benchmarks.dataset import (
     find_import,
     folder_of,
-    keep,
     manifest_value,
     read_bounded,
     read_inside,
+    store_version,
 )
 from ace_ray.errors import UserError
 from ace_ray.util import log
@@ -36,8 +36,7 @@ class Upstream:
         package: the name of the import package, which is also the name of its folder.
         version: the supported version.
         mark: a folder inside ``package`` that identifies a copy.
-        mini: the folder of the mini set, or None.
-    """
+        mini: the folder of the mini set, which ships with ace_ray, or None."""
 
     benchmark: str
     distribution: str
@@ -83,7 +82,7 @@ class UpstreamCopy:
         ``spec`` is "mini", "installed", "imported:<version>", "imported" (if only one version is
         imported), or a path: the folder of the package, or the folder that contains it.
 
-        Raises `UserError`: there is no such copy, or ace_ray does not support its version."""
+        Raises `UserError` if there is no such copy, or ace_ray does not support its version."""
         upstream = cls.upstream
         if spec == "mini" and upstream.mini is not None:
             return cls("mini", upstream.mini, "mini")
@@ -95,7 +94,7 @@ class UpstreamCopy:
         else:
             words = ["mini"] * (upstream.mini is not None) + ["installed", "imported"]
             path = folder_of(spec, words, upstream.data_hint)
-            copy = cls._folder(path.resolve())
+            copy = cls._find_in_folder(path.resolve())
         if not copy.version:
             copy = replace(copy, version=upstream.version if copy.has_official_data() else UNKNOWN)
         if copy.version not in (upstream.version, UNKNOWN):
@@ -120,12 +119,12 @@ class UpstreamCopy:
 
         ``count`` reads the copy as a run does, so that a damaged copy is found now. It returns the
         number of rows by category, which ``counted`` converts to text. Repeated imports of the same
-        content change nothing. Raises `UserError`; then nothing is imported."""
+        content change nothing. Raises `UserError` if a file is missing or damaged."""
         copy = cls.locate("installed" if path is None else str(path))
         files = {name: copy.read(name) for name in names}
         rows = count(copy)
         is_official = copy.has_official_data()
-        target = keep(
+        target = store_version(
             files,
             cls.upstream.benchmark,
             counted=counted(rows),
@@ -143,7 +142,7 @@ class UpstreamCopy:
         return self.name == "mini"
 
     def read(self, path: str) -> bytes:
-        """Read the file at ``path``, relative to the package. Raises `UserError`."""
+        """Return the bytes of the package's file ``path``. Raises `UserError` if it is missing."""
         if not (self.root / path).exists():
             raise UserError("no such file", where=self.full_path(path), fix=self.upstream.data_hint)
         if self.name == "installed":  # links are allowed: users trust installed packages
@@ -176,7 +175,7 @@ class UpstreamCopy:
         return cls("installed", root, version)
 
     @classmethod
-    def _folder(cls, path: Path) -> Self:
+    def _find_in_folder(cls, path: Path) -> Self:
         upstream = cls.upstream
         roots = (path, path / upstream.package)
         root = next((root for root in roots if (root / upstream.mark).is_dir()), None)

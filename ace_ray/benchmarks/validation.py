@@ -46,7 +46,7 @@ def user_code(benchmark: type[Any], member: str) -> Iterator[None]:
 def fill_entries(name: str, raw_entries: Iterable[Entry]) -> list[Entry]:
     """Return the entries of the benchmark ``name``; empty optional fields are filled in.
 
-    Raises `UserError`: two entries share an id, or an entry is not valid JSON data."""
+    Raises `UserError` if two entries share an id, or an entry is not valid JSON data."""
     entries: dict[tuple[str, str, str], Entry] = {}
     for entry in raw_entries:
         if not isinstance(entry, Entry):

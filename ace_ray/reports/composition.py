@@ -70,8 +70,8 @@ def _tables(benchmark: Benchmark) -> Iterator[tuple[Table, Bars]]:
         counted["categories"].append((entry.language, entry.category))
         groups = [name for name, members in benchmark.groups.items() if entry.category in members]
         counted["groups"] += product([entry.language], groups)
-        with user_code(type(benchmark), f"the composition of entry {entry.id!r}"):
-            offered, turns = benchmark.composition(entry)
+        with user_code(type(benchmark), f"the APIs of entry {entry.id!r}"):
+            offered, turns = benchmark.apis_and_turns(entry)
             for api in offered:
                 apis[entry.language, digest(api.function, api.domain, api.subdomain)] = api
         counted["turns"].append((entry.language, turns))

@@ -51,8 +51,8 @@ def test_an_id_names_its_entry_where_it_is_the_only_one(tmp_path: Path) -> None:
     ("row", "message"),
     [
         ({"id": "1"}, "\"category\" is missing: '1' is an id of en/sums, en/products"),
-        ({"id": "22"}, "unknown id: '22'; the nearest known one is '2'"),
-        ({"id": "2", "category": "sum"}, "unknown category: 'sum'; the nearest known one is"),
+        ({"id": "22"}, "unknown id: '22'; the nearest known id is '2'"),
+        ({"id": "2", "category": "sum"}, "unknown category: 'sum'; the nearest known category is"),
         ({"id": "2", "sample": [1]}, '"sample" is [1], not an integer or a string'),
         ({"id": "2", "output": {}}, "the output is {}, not a string or null"),
         ({"id": "2", "sample": 0}, "id '2' (en/sums) with sample 0 was given before"),

@@ -56,5 +56,5 @@ def test_the_largest_domain(name: str, line: str, tmp_path: Path, invoke: Any) -
 def test_acebench_names_domains_in_tags() -> None:
     function = {"name": "f", "tags": ["Travel-Trains"], "arguments": {"properties": {"to": 1}}}
     entry = Entry(data={"function": [function], "question": "user: a\nsystem: b\nuser: c\n"})
-    (api,), turns = make_benchmark("acebench", {}).composition(entry)
+    (api,), turns = make_benchmark("acebench", {}).apis_and_turns(entry)
     assert (api.domain, api.subdomain, api.arguments, turns) == ("Travel", "Trains", 1, 2)

@@ -127,8 +127,7 @@ def _agent_call(name: str, args: dict[str | None, Any]) -> AgentCall:
 def _problem(value: Any) -> str:
     """Return the `AgentCall.problem` that an argument causes, or "" if it causes none.
 
-    Raises `NotCalls` where upstream raises when it writes the argument as source text.
-    """
+    Raises `NotCalls` where upstream raises when it writes the argument as source text."""
     if value is _NOT_EVALUATED:
         return "an operation that is not evaluated"
     if isinstance(value, dict):
@@ -181,7 +180,7 @@ def agent_calls(
 ) -> list[AgentCall] | None:
     """Return the calls of a message in order, or None if no calls can be read. Never raises.
 
-    If it is None, a multi_turn message goes to the user, and a multi_step message is refused. The
+    After None, a multi_turn message goes to the user, and a multi_step message is refused. The
     protocol ``official`` gives an empty list for an expression that is not a call or list (see
     `official_calls`). The protocol ``fixed`` reads the first list whose items are all calls, such
     as ``f(...)`` or ``a.b(...)``. A call has a ``problem`` if its arguments are not literal keyword

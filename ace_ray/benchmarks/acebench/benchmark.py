@@ -267,7 +267,7 @@ class ACEBench(Benchmark):
             return super().import_data(path)
         import_checkout(path)
 
-    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+    def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         functions, apis = entry.data["function"], []
         for function, tool in zip(functions, native.openai_tools(functions), strict=True):
             tags = function.get("tags")  # <domain>-<subdomain>-..., in some categories only
@@ -354,8 +354,8 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
     """Return the verdicts of both rule sets on ``output``, the model's complete answer or None.
 
     ``entry.data`` is the published question row and ``entry.gold`` the ``ground_truth`` of its
-    answer row. Each row of a multi-turn dialogue is judged separately. None stands for a missing
-    answer. Raises `ValueError` for an agent category."""
+    answer row. Each row of a multi-turn dialogue is judged separately. ``output`` is None if the
+    answer is missing. Raises `ValueError` for an agent category."""
     if entry.category in SPECIAL:
         return {
             "official": official_special(entry, output),

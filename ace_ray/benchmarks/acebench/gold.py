@@ -1,7 +1,7 @@
 """Build gold answers and gold end states, and deliberately wrong ("mangled") copies of them.
 
-`replays` runs the ideal paths of agent rows in the sandbox. Some published paths do not reach the
-gold state: they delete the wrong message, lack a login, or have an unreadable step.
+`replays` runs the ideal paths (published lists of calls) of agent rows in the sandbox. Some paths
+do not reach the gold state: they delete the wrong message, lack a login, or cannot be read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def render_gold(entry: Entry) -> str:
 
 
 def render_mangled(entry: Entry) -> str:
-    """Return the result of `render_gold` with one fault, the same fault at every call.
+    """Return the gold answer of `render_gold` with one fault, which depends only on the entry.
 
     In a normal entry, an argument is altered. If all such copies are gold alternatives too, a
     function's name is altered. In an incomplete or error_param entry, a parameter's name is
@@ -68,13 +68,13 @@ def render_mangled(entry: Entry) -> str:
 
 
 def alternatives(entry: Entry) -> list[Calls]:
-    """Return the gold alternatives of a normal entry. Each is a right answer."""
+    """Return all gold answers of a normal entry. A right answer equals one gold answer."""
     return entry.gold if isinstance(entry.gold, list) else [entry.gold]
 
 
 def function_name(entry: Entry, key: str) -> str:
-    """Return the function that a gold key calls. A number at the end of the key is removed unless a
-    function has the key as its name."""
+    """Return the name of the function that a key of a gold answer calls. A number at the key's end
+    is removed, unless a function has the complete key as its name."""
     names = {function["name"] for function in entry.data["function"]}
     return key if key in names else _NUMBER.sub("", key)
 
@@ -151,7 +151,7 @@ def gold_state(entry: Entry) -> State:
 
 
 def mangled_state(entry: Entry) -> State:
-    """Return the gold state with one attribute altered. The entry's key decides which one.
+    """Return the gold state with one attribute altered. The entry's key selects the attribute.
 
     The official rules never compare a class whose name the gold state misspells. An attribute of
     such a class is altered only if no other class has attributes."""
@@ -171,8 +171,8 @@ def mangled_state(entry: Entry) -> State:
 
 
 def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[str]:
-    """Replay the ideal paths. Yield a line with counts for each language and category, and a line
-    for each path that does not reach the gold state."""
+    """Replay ideal paths in the sandbox. Yield a line with counts for each language and category,
+    and a line for each path that does not reach the gold state."""
     for (language, category), group in groupby(entries, lambda e: e.category_key):
         results = [(entry, *result) for entry in group for result in replay(entry, app_specs)]
         official, strict = (
@@ -191,7 +191,7 @@ def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[
 def replay(
     entry: Entry, app_specs: Mapping[str, Any]
 ) -> Iterator[tuple[int, Mapping[str, Verdict], Sequence[str]]]:
-    """Replay every path of an agent row in a fresh sandbox.
+    """Replay every ideal path of an agent entry in a fresh sandbox.
 
     Yield the number of the path, the verdicts on its end state, and the refused steps."""
     for number, path in enumerate(paths(entry.gold["mile_stone"]), start=1):

@@ -107,8 +107,7 @@ def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     """Convert published functions to tools in OpenAI's format, in the same order.
 
     Each ``parameters`` is a JSON Schema (draft 2020-12) of an object. The descriptions of return
-    values (``results``, ``tags``) are dropped: OpenAI's format has no field for them.
-    """
+    values (``results``, ``tags``) are dropped: OpenAI's format has no field for them."""
     tools = []
     for name, function in zip(tool_names(functions), functions, strict=True):
         description = str(function.get("description", ""))

@@ -132,12 +132,12 @@ def check_native(options: Options) -> None:
                 f"{key!r} has no effect with mode: native, which has its own texts and reads "
                 "calls with model.tool_parser",
                 where=f"benchmarks.acebench.{key}",
-                fix="leave it out, or write mode: prompt",
+                fix=f"leave {key} out, or write mode: prompt",
             )
 
 
 def expand_names(names: Sequence[str]) -> list[str]:
-    """Return the categories that these names and groups select, each once. Raises `UserError`."""
+    """Return the categories that ``names`` selects. Raises `UserError` for an unknown name."""
     location = "benchmarks.acebench.categories"
     check_names(names, CHOICES["categories"], kind="category or group", location=location)
     return list(dict.fromkeys(c for name in names for c in GROUPS.get(name, (name,))))

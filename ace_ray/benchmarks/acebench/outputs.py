@@ -45,17 +45,17 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
 
     The answer is ``output`` in a line of a JSON-lines file, and ``result`` in an official file. For
     agents, both have ``result`` (the final state) and ``process`` (the calls) instead. Categories
-    are read in a fixed order. Raises `UserError` (see `read_json_lines`)."""
+    are read in a fixed order. Raises `UserError` at a line that is invalid."""
     if path.is_file():
         return unique_outputs(read_json_lines(path, entries, _episode_of), path)
     if not path.is_dir():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
-    files, language = _files(path), _language_of(path)
+    files, language = _result_files(path), _language_of(path)
     outputs = (output for c in files for output in _read_results(files[c], language, c, entries))
     return unique_outputs(outputs, path)
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def _result_files(folder: Path) -> dict[str, Path]:
     """Return the files of an official result folder by category, in the order of `CATEGORIES`."""
     files = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
     if not files:

@@ -79,7 +79,7 @@ def load_prompts(data_folder: Path, variant: str = "standard") -> Prompts:
     path = data_folder / OFFICIAL_FILE
     upstream = read_texts(path)
     for name in OWN:
-        problem = problem_of(upstream.get(name), _fields(name))
+        problem = template_problem(upstream.get(name), _fields(name))
         if problem:
             raise UserError(f"{name} {problem}", where=str(path), fix=_FIX)
     texts = {name: upstream[name] for name in OWN}
@@ -87,8 +87,9 @@ def load_prompts(data_folder: Path, variant: str = "standard") -> Prompts:
 
 
 def users_texts(source: str | Mapping[str, str]) -> dict[str, str]:
-    """Return the user's texts: ``source``, or the content of the JSON file of this name. They have
-    some of the names in `OWN`. Raises `UserError` naming the file and the text."""
+    """Return the user's prompt texts by name: ``source``, or the content of the JSON file with this
+    name. Raises `UserError` for a name that `OWN` lacks, and for other placeholders than in `OWN`.
+    """
     fix = f"give an object with some of the texts {', '.join(OWN)}"
     location, texts = "benchmarks.acebench.prompt_file", source
     if isinstance(source, str):
@@ -98,7 +99,7 @@ def users_texts(source: str | Mapping[str, str]) -> dict[str, str]:
     for name, text in texts.items():
         if name not in OWN:
             raise UserError(f"has the unknown text {name[:80]!r}", where=location, fix=fix)
-        if problem := problem_of(text, _fields(name)):
+        if problem := template_problem(text, _fields(name)):
             raise UserError(f"{name} {problem}", where=location, fix="edit this text")
     return texts
 
@@ -107,8 +108,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     """Replace the known placeholders of ``template`` as `str.format` does, in one pass.
 
     Placeholders inside values are not replaced. A template is data, so it cannot access attributes
-    or items of values.
-    """
+    or items of values."""
 
     def substitute(match: re.Match[str]) -> str:
         name = match[1]
@@ -121,7 +121,7 @@ _FIX = "run `ace-ray data import acebench PATH` again, or set prompts: own"
 
 
 def read_texts(path: Path) -> dict[str, Any]:
-    """Return name -> text from the file ``path``. Raises `UserError`: it is missing or damaged."""
+    """Return the texts in a JSON file by name. Raises `UserError` if it is missing or damaged."""
     if not path.exists():
         raise UserError("no official prompts: no such file", where=str(path), fix=_FIX)
     texts = json_value(read_bounded(path), path, _FIX)
@@ -130,7 +130,7 @@ def read_texts(path: Path) -> dict[str, Any]:
     return texts
 
 
-def problem_of(text: object, expected: set[str]) -> str:
+def template_problem(text: object, expected: set[str]) -> str:
     """Return why ``text`` is not a template with exactly the placeholders ``expected``, or ""."""
     if text is None:
         return "is missing"
@@ -182,7 +182,7 @@ class AgentTexts:
         return digest({language: dict(texts) for language, texts in self.texts.items()})
 
     def prompt(self, entry: Entry, history: str) -> list[dict[str, str]]:
-        """Return the agent's prompt: the rules, the functions and the transcript."""
+        """Return the agent's prompt: the rules, the functions, and the transcript ``history``."""
         kind = "step" if entry.category == "agent_multi_step" else "turn"
         values = {"functions": str(entry.data["function"]), "history": history}
         user = fill(self.texts[entry.language][f"{kind}_user"], values)
@@ -236,7 +236,7 @@ def _texts_of(upstream: Mapping[str, Any], language: str, location: str) -> dict
         if name == "turn_failed" and isinstance(text, str):
             problem = ""  # upstream shows its braces to the model unchanged
         else:
-            problem = problem_of(text, _AGENT_FIELDS.get(name, set()))
+            problem = template_problem(text, _AGENT_FIELDS.get(name, set()))
         if problem:
             raise UserError(f"{key} {problem}", where=location, fix=_FIX)
         texts[name] = str(text)

@@ -42,7 +42,7 @@ class Rollout:
     """The functions as tools for the candidate's chat template; None in prompt mode."""
     steps: list[dict[str, Any]] = field(default_factory=list)
     process: list[str] = field(default_factory=list)
-    """Texts that were sent to execution. Upstream compares them with the gold milestones."""
+    """Texts that were sent to execution. Upstream compares these texts with gold milestones."""
     registered: bool = False
     """True if upstream would have recorded a state."""
 
@@ -58,7 +58,7 @@ class Rollout:
         """Return the candidate's message, and its calls or None.
 
         ``history`` is the transcript as text for the prompt. With native tool calling the candidate
-        sees the stored messages instead. Raises `Truncated`."""
+        sees the stored messages instead. Raises `Truncated` at the deadline or a full context."""
         if self.tools is None:
             sent = self.texts.prompt(self.entry, history)
             self._open(sent[0])
@@ -75,7 +75,7 @@ class Rollout:
             calls = agent_calls(text, loop=loop, protocol=self.protocol)
         else:
             text, calls = self._native_calls(completion.tools)
-        self._note("agent", completion, text)
+        self._record_step("agent", completion, text)
         return text, calls
 
     def _native_calls(self, answer: ToolAnswer) -> tuple[str, list[AgentCall] | None]:
@@ -100,17 +100,17 @@ class Rollout:
         self.episode.messages.insert(0, dict(system))
 
     async def ask_user(self, chat: list[dict[str, Any]]) -> str:
-        """Return the user simulator's message, and add it to its chat, in which it receives only
-        messages of the agent without a call. Its tokens do not count as the candidate's."""
+        """Return the user simulator's next message, and add it to ``chat``, in which the simulator
+        gets the agent's messages without calls. Its tokens do not count as the candidate's."""
         completion = await self.context.ask_role("user", chat)
         chat.append(
             {"role": simulator_chat_role(official=self.is_official), "content": completion.text}
         )
         self.context.say("user", completion.text)
-        self._note("user", completion, completion.text)
+        self._record_step("user", completion, completion.text)
         return completion.text
 
-    def _note(self, speaker: str, completion: Completion, text: str) -> None:
+    def _record_step(self, speaker: str, completion: Completion, text: str) -> None:
         self.steps.append(
             {
                 "speaker": speaker,
@@ -125,7 +125,7 @@ class Rollout:
         )
 
     async def execute(self, text: str, calls: Sequence[AgentCall]) -> Any:
-        """Run the calls of the agent's message ``text`` in order. Store and return the answer."""
+        """Run the calls of the agent's message ``text`` in order. Store and return the results."""
         start = time.perf_counter()
         observed = []
         for call in calls:
@@ -133,7 +133,7 @@ class Rollout:
             if observed[-1][0] and self._batch_ends(observed):
                 break
         if self.is_official:
-            await self._show_again(observed)
+            await self._refresh_answers(observed)
         answer = self._answer(observed)
         self.process.append(text)
         self.steps.append(
@@ -163,9 +163,9 @@ class Rollout:
                 return answer.error, answer.value
         return "bad_arguments", call.problem
 
-    async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
+    async def _refresh_answers(self, observed: list[tuple[str, Any]]) -> None:
         """Replace each answer by its value at the end of the batch. Upstream writes answers only
-        then, when later calls of the batch may have changed objects in them."""
+        then, and later calls of the batch may have changed objects in earlier answers."""
         answered = [index for index, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return
@@ -187,7 +187,7 @@ class Rollout:
         return self.entry.category == "agent_multi_turn"
 
     def _batch_ends(self, observed: Sequence[tuple[str, Any]]) -> bool:
-        """Return whether the batch ends after the last observed call, which failed. It ends only in
+        """Return whether a batch ends at its last observed call, which failed. Batches end only in
         agent_multi_turn under ``official``, but not at an unknown tool after the first call."""
         unknown_later = observed[-1][0] == "unknown_tool" and len(observed) > 1
         return self.is_official and self._is_multi_turn and not unknown_later
@@ -273,7 +273,7 @@ async def _run_multi_step(rollout: Rollout) -> str:
     """Run an episode of agent_multi_step. Return its ending: "finished" or "max_messages".
 
     Every message of the agent goes to execution. Under ``official`` the agent never sees its own
-    messages. Raises `Truncated`."""
+    messages. Raises `Truncated` at the deadline or a full context."""
     history = f"user:{rollout.entry.data['question']}\n"
     for index in range(0, rollout.max_messages, 2):
         text, calls = await rollout.ask_agent(history)
@@ -300,7 +300,7 @@ async def _run_multi_turn(rollout: Rollout) -> str:
     """Run an episode of agent_multi_turn. Return its ending: "finished" or "max_messages".
 
     The agent's messages with calls go to execution, its other messages to the user simulator
-    (upstream's ``Scene``). Raises `Truncated`."""
+    (upstream's ``Scene``). Raises `Truncated` at the deadline or a full context."""
     entry, texts = rollout.entry, rollout.texts
     chat: list[dict[str, Any]] = [
         texts.simulator_system(entry),

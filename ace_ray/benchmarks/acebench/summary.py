@@ -91,8 +91,7 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
     """Summarize ``rows`` in one pass. Each (id, sample) must occur only once.
 
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
-    the scored rows, but is left out of aggregates.
-    """
+    the scored rows, but is left out of aggregates."""
     tallies = tally_rows(rows, RULE_SETS, {"all": CATEGORIES}, MULTI_TURN)
     blocks: dict[str, Any] = {}
     means: dict[str, dict[tuple[str, str], Mapping[str, Aggregate]]] = {}

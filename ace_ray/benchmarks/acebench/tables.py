@@ -28,7 +28,7 @@ def table(summary: Mapping[str, Any]) -> list[list[str]]:
 
     There are lines for each language, and for all languages combined if there are several. Cells
     read ``84.0 % [71.5, 91.7]``, or ``N/A`` if the value is missing. Agent categories have a line
-    for end-to-end accuracy and one for process accuracy. Aggregates come from `summary.WORKBOOK`
+    for end-to-end accuracy and a line for process accuracy. Aggregates come from `summary.WORKBOOK`
     and use the end-to-end accuracy of agents."""
     blocks = dict(summary["languages"])
     if len(blocks) > 1:
@@ -70,13 +70,13 @@ def category(
 
 
 def judged_stats(run: BenchmarkResult, block: Block, name: str) -> Mapping[str, Any] | None:
-    """Return the summary of a category, or None if too many of its rows are unscored."""
+    """Return the statistics of a category, or None if too many of its rows are unscored."""
     stats: Mapping[str, Any] | None = block["categories"].get(name)
     return stats if stats and is_judged(stats, run.summary["max_unscored"]) else None
 
 
 def both_languages(run: BenchmarkResult) -> Block | None:
-    """Return the combined block if it combines English and Chinese, else None."""
+    """Return the summary over both languages, or None if the run has only one."""
     is_complete = set(run.summary["languages"]) == set(LANGUAGES)
     return run.summary["combined"] if is_complete else None
 
@@ -99,7 +99,7 @@ def notes_on_missing(rows: str, lines: Sequence[Sequence[Value]]) -> list[str]:
     """Return a note that a table needs runs with these ``rows``, if no line has a value."""
     if any(value is not None for line in lines for value in line[1:]):
         return []
-    return [f"missing: runs with {rows}, few of them without a verdict"]
+    return [f"missing: runs with {rows}, almost all of them judged"]
 
 
 _SPECIAL = {
@@ -176,7 +176,7 @@ _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
 
 
 def table6(runs: Sequence[BenchmarkResult], rules: str) -> Table:
-    """Build Table 6: accuracy on English normal data by prompt variant, a line per `_series`."""
+    """Build Table 6: accuracy on English normal data, by prompt variant and model."""
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}
@@ -222,7 +222,7 @@ def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]
     """Group runs that differ only in the variant. A group has at most one run of each variant."""
     alike: dict[str, list[dict[str, BenchmarkResult]]] = {}
     for run in runs:
-        series = alike.setdefault(_key(run), [])
+        series = alike.setdefault(_series_key(run), [])
         variant = identity_value(run, "variant")
         room: dict[str, BenchmarkResult] = next((s for s in series if variant not in s), {})
         if not room:
@@ -235,6 +235,6 @@ def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]
     ]
 
 
-def _key(run: BenchmarkResult) -> str:
+def _series_key(run: BenchmarkResult) -> str:
     basis: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
     return canonical_json([run.candidate, basis])

@@ -150,7 +150,7 @@ class BFCL(Benchmark):
         return self._sent_messages(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the first messages of an episode; a memory entry's show an empty memory."""
+        """Return an episode's first messages. In memory categories, they show an empty memory."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:
@@ -294,7 +294,7 @@ class BFCL(Benchmark):
             path, all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows"
         )
 
-    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+    def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         apis = [OfferedApi(function) for function in entry.data.get("function", ())]
         for name in entry.data.get("involved_classes", ()):
             apis += [OfferedApi(function, name) for function in self._docs[name]]
@@ -379,7 +379,7 @@ class BFCL(Benchmark):
 
 
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
-    """Read all files of a bfcl-eval copy. Return the rows per category. Raises `UserError`."""
+    """Read all files; return the rows per category. Raises `UserError` if a file is invalid."""
     rows = Counter(entry.category for entry in load(package, groups.ALL_CATEGORIES))
     function_docs(package), prerequisites(package), official_prompts(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))

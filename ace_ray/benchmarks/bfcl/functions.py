@@ -30,8 +30,8 @@ def split_functions(
     classes: Iterable[str],
     held_out: Mapping[str, Sequence[str]],
 ) -> tuple[list[Function], dict[int, list[Function]]]:
-    """Return the functions of ``classes`` that are offered from the start, and the held-out
-    functions by the number of the turn that adds them."""
+    """Return the functions of ``classes`` that are offered from the start, and the functions that
+    ``held_out`` names, by the number of the turn from which on they are offered."""
     functions = [function for name in classes for function in docs[name]]
     later: dict[int, list[Function]] = {}
     for turn, names in held_out.items():
@@ -210,7 +210,7 @@ def _properties(properties: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
 
 
 def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    """Convert a schema of a parameter or of array elements, which have no note about floats."""
+    """Convert a published schema to JSON Schema, without the note about floats."""
     schema = dict(published)
     if "type" in published:
         schema["type"] = _TYPES.get(str(published["type"]), "string")

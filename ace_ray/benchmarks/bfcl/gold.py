@@ -26,7 +26,7 @@ from ace_ray.types import Entry, Episode
 
 
 def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> list[Call]:
-    """Return a right call for each item ``{name: {parameter: acceptable values}}`` of ``gold``."""
+    """Return a correct call for each ``{name: {parameter: acceptable values}}`` in ``gold``."""
     required = {
         function["name"]: set(function["parameters"].get("required", ())) for function in functions
     }
@@ -38,7 +38,7 @@ def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> l
 
 
 def gold_text(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> str:
-    """Return the calls of `gold_calls` as a Python list, the format that prompts request."""
+    """Return correct calls (`gold_calls`) as a Python list, the format that prompts request."""
     return render(gold_calls(gold, functions))
 
 
@@ -95,8 +95,8 @@ UNANSWERABLE = frozenset(
 
 
 def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Gold | None:
-    """Return a correct answer, and one with wrong arguments in its last call. Return None if the
-    entry lacks gold calls.
+    """Return a correct answer, and a wrong answer, whose last call has wrong arguments. Return None
+    if the entry lacks gold calls.
 
     A wrong multi-turn answer lacks all calls of its last turn. ``docs``: the functions by class."""
     if entry.category == CHATABLE:
@@ -120,8 +120,8 @@ def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Go
 
 
 def keyword_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
-    """Return a published call with all arguments named, as in answers of a model. Return a text
-    that is not Python unchanged."""
+    """Return the source ``text`` of a call with all arguments named, as models write it. Text that
+    is not Python is returned unchanged. ``parameters``: parameter names by function."""
     try:
         call: Any = ast.parse(text, mode="eval").body
     except SyntaxError:

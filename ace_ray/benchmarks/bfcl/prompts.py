@@ -42,7 +42,7 @@ class Prompts:
     ) -> str:
         """Return the system prompt of prompt mode.
 
-        ``hints``: how often the hints about the programming language are added. Upstream adds them
+        ``hints``: how often the hints about the programming language are added. Upstream adds hints
         twice in format sensitivity, and not at all to held-out functions."""
         for _ in range(hints):
             functions = add_hints(functions, language, self.texts.hints)
@@ -114,7 +114,7 @@ def own_prompts() -> Prompts:
 
 
 def official_prompts(package: UpstreamPackage) -> Prompts:
-    """Return prompts with the texts of the user's copy of bfcl-eval. Raises `UserError`."""
+    """Return bfcl-eval's prompts from the user's copy. Raises `UserError` if a text is missing."""
     return Prompts("official", read_texts(package))
 
 

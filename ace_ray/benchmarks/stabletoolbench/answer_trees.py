@@ -88,7 +88,7 @@ def walk_graph(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the messages of the tool nodes on the `walk_chain`; JSON texts are parsed."""
+    """Return the messages of the tool nodes that `walk_chain` yields, parsed if they are texts."""
     messages = [tool_message(node) for node in walk_chain(answer) if node.get("message")]
     return [message for message in messages if message is not None]
 
@@ -97,12 +97,12 @@ def tool_message(node: Step) -> Mapping[str, Any] | None:
     """Return the message of a tool node; None for other nodes and for a malformed message."""
     message = node.get("message") if node.get("role") == "tool" else None
     if isinstance(message, str):
-        message = object_of(message)
+        message = parse_object(message)
     return message if isinstance(message, Mapping) else None
 
 
 def has_finish(answer: Mapping[str, Any]) -> bool:
-    """Return whether the last called tool is Finish (upstream ``eval_pass_rate.py``)."""
+    """Return whether the last call is of Finish, which ends the work (``eval_pass_rate.py``)."""
     messages = tool_messages(answer)
     return bool(messages) and messages[-1].get("name") == FINISH
 
@@ -114,7 +114,7 @@ def final_text(raw: Any) -> str:
     other text is itself the answer."""
     if not isinstance(raw, str):
         return ""
-    arguments = object_of(raw)
+    arguments = parse_object(raw)
     if arguments is not None:
         answer = arguments.get("final_answer")
         return "" if answer is None else plain_text(answer)
@@ -138,7 +138,7 @@ def gave_up(raw: Any) -> bool:
     return isinstance(raw, str) and GIVE_UP in raw
 
 
-def object_of(text: str) -> Mapping[str, Any] | None:
+def parse_object(text: str) -> Mapping[str, Any] | None:
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):  # too many digits are a ValueError too
@@ -190,7 +190,7 @@ def _message_nodes(messages: Sequence[Mapping[str, Any]]) -> list[Node]:
 def _run_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
     chance = random.Random(query)
     run_nodes = chance.choice(run["tries"])["nodes"] if run["tries"] else []
-    steps = list(_walk(run_nodes, chance))
+    steps = list(_random_path(run_nodes, chance))
     following: list[Step] = [*steps[1:], {}]
     nodes = []
     for step, next_step in zip(steps, following, strict=False):
@@ -202,7 +202,7 @@ def _run_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
     return nodes
 
 
-def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
+def _random_path(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
     """Yield the nodes on a random path from the root to a leaf, without the root."""
     below: dict[int, list[int]] = {}
     for index, step in enumerate(steps):
@@ -220,7 +220,7 @@ MAX_NESTING = 900
 FIX = "give a folder of converted answers, <group>.json each: {query_id: {query, answer, ...}}"
 
 
-def text_of(value: Any) -> str:
+def json_text(value: Any) -> str:
     """Return ``value`` as JSON text. Lone surrogates become U+FFFD, as in stored rows."""
     return replace_surrogates(json.dumps(value, ensure_ascii=False))
 
@@ -229,15 +229,15 @@ def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator
     """Yield upstream's ``<model>/<group>.json`` in pieces, from (query id, `convert_run`) pairs."""
     before = "{"
     for query_id, answer in answers:
-        yield f"{before}\n{text_of(query_id)}: {text_of(answer)}".encode()
+        yield f"{before}\n{json_text(query_id)}: {json_text(answer)}".encode()
         before = ","
     yield b"\n}\n" if before == "," else b"{}\n"
 
 
 def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Read another run's answers for SoWR: ``{group: {query id: "answer" as JSON text}}``.
+    """Read the answers of a run to compare with: ``{group: {query id: answer as JSON text}}``.
 
-    A group is empty if its file is missing. Raises `UserError` naming file and query."""
+    A group without a file is empty. Raises `UserError` for an invalid answer, and for no answer."""
     files = {group: folder / f"{group}.json" for group in groups}
     answers = {
         group: {
@@ -252,13 +252,13 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
 
 
 def converted_answers(path: Path) -> Iterator[tuple[str, Any, str]]:
-    """Yield (query id, converted answer, place for errors) from a file. Raises `UserError`."""
+    """Yield (query id, converted answer, location for errors) from the JSON file ``path``."""
     for query_id, tree in json_object(path, FIX).items():
         yield query_id, tree, f"{path}, query {query_id:.60}"
 
 
 def json_object(path: Path, fix: str) -> dict[str, Any]:
-    """Return the JSON object in the file ``path``. Raises `UserError`, also for a repeated key."""
+    """Return the JSON object in the file ``path``. Raises `UserError` for other content."""
     value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, fix)
     if not isinstance(value, dict):
         raise UserError(f"contains a {type(value).__name__}", where=str(path), fix=fix)

@@ -102,7 +102,7 @@ TOOL_LIMIT_BYTES = 4 << 20
 
 
 def _tool_of(path: Path) -> _Tool:
-    """Read a file with a tool, or with one API of a tool."""
+    """Read a file with a tool, or one API of a tool. Raises `UserError` if it has neither."""
     tree = json_value(read_bounded(path, TOOL_LIMIT_BYTES), str(path))
     if isinstance(tree, dict) and "api_list" not in tree:
         if not {"name", "api_name"} & set(tree):
@@ -140,7 +140,8 @@ class ToolFolder:
 
     def enrich(self, doc: Doc) -> Doc:
         """Return ``doc`` with the directory's descriptions and parameters, as upstream does. Fields
-        that the directory lacks, or has as null, stay unchanged. Raises `UserError`."""
+        that the directory lacks, or has as null, stay unchanged. Raises `UserError` if the tool's
+        file is malformed."""
         key = (doc["category"], doc["tool"])
         if key not in self._tools:
             self._tools[key] = self._read(*key)
@@ -201,5 +202,5 @@ class ToolFolder:
 
 
 def _published_name(path: Path, category: Path) -> str:
-    """Return the name of the tool whose file, or file of an API, ``path`` is."""
+    """Return the name of the tool to which ``path``, its file or an API's file, belongs."""
     return path.stem if path.parent == category else path.parent.name

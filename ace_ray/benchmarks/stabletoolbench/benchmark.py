@@ -251,8 +251,9 @@ class StableToolBench(Benchmark):
         if "judge" in self._roles:
             judge = context.roles["judge"]
             judged = self._judge(entry, judge, context.attempt, answer["answer"])
+            limit_s = JUDGE_S + max(0.0, context.remaining_s or 0.0)
             try:
-                state |= await asyncio.wait_for(judged, JUDGE_S + max(0.0, context.left_s or 0.0))
+                state |= await asyncio.wait_for(judged, limit_s)
             except TimeoutError:
                 raise asking.JudgeError("the judge gave no verdict before its deadline") from None
         episode = context.episode
@@ -274,10 +275,9 @@ class StableToolBench(Benchmark):
     async def _judge(
         self, entry: Entry, judge: RoleModel, attempt: int, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Judge an answer, and return the fields for the row's state. Raises `JudgeError`.
-
-        It has ``votes``; with the option ``fac`` also ``fac``; with a reference run also ``sowr``,
-        or ``sowr_missing`` if the reference lacks the query."""
+        """Judge an answer. Return fields for the row's state: ``votes``; with the option ``fac``
+        also ``fac``; with a reference run also ``sowr``, or ``sowr_missing`` if the reference lacks
+        the query. Raises `JudgeError` if the judge gives no verdict."""
         began, query, prompts = time.perf_counter(), entry.data["query"], self._judging
         model, votes = asking.reseed(judge, attempt), self._options.votes
         judged: dict[str, Any] = {
@@ -314,7 +314,7 @@ class StableToolBench(Benchmark):
     paper = staticmethod(paper)
     tables = staticmethod(tables)
 
-    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+    def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         apis = []
         for doc in entry.data["apis"]:
             properties = dict.fromkeys(p["name"] for p in (*doc["required"], *doc["optional"]))
@@ -323,7 +323,7 @@ class StableToolBench(Benchmark):
         return apis, 1
 
     def output_entries(self) -> Entries:
-        """Return the queries by group. Groups that do not occur in the outputs are not read."""
+        """Return all queries. A group is read only if an output answers one of its queries."""
         return Entries(
             lambda _, group: queries.load(self._folder, groups=[group]),
             languages=["en"],

@@ -32,8 +32,8 @@ Pairs = Sequence[Sequence[str]]
 
 
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
-    """Return the share of relevant APIs that were called; 0 if no API is relevant. The result JSON
-    calls this share ``api_call_score``."""
+    """Return the share of the query's ``relevant`` APIs that were called; 0 if none is relevant.
+    The result JSON calls this share ``api_call_score``."""
     pairs = {(tool, api) for tool, api in relevant}
     return len(pairs & _reached_apis(calls)) / len(pairs) if pairs else 0.0
 
@@ -91,9 +91,9 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     """Return the verdicts of both rule sets on one episode.
 
     ``state`` is `Episode.state`. If its ``votes``, ``fac`` or ``sowr`` is null, the metrics that
-    are computed from it are missing. The metric ``sowr_missing`` is 1 if the reference run has not
-    answered the query. ``offered_recall`` is the share of relevant APIs that the agent was offered
-    from a pool. The rule sets differ only in validity and in the metric ``sopr``."""
+    are computed from this key are missing. The metric ``sowr_missing`` is 1 if the reference run
+    has not answered the query. ``offered_recall`` is the share of relevant APIs that the agent was
+    offered from a pool. The rule sets differ only in validity and in the metric ``sopr``."""
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()
     why = measures.unanswered_reason(answer)

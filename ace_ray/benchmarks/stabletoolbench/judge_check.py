@@ -95,7 +95,7 @@ class JudgeCheck(Benchmark):
         return episode
 
     def _sampling(self, sampling: Sampling) -> Sampling:
-        """Return the judge's sampling with the config's values, but not its temperature."""
+        """Return the judge's default sampling, changed by the config except in temperature."""
         default = asdict(Sampling())
         changed = {k: v for k, v in asdict(sampling).items() if v != default[k]}
         return replace(asking.SAMPLING, **{**changed, "temperature": asking.SAMPLING.temperature})
@@ -155,10 +155,10 @@ _FIX = 'write {"query_id": ..., "query": ..., "answer": ..., "label": ...} on ea
 def read_labels(path: Path) -> list[Entry]:
     """Read labelled answers from a file of JSON lines as entries; an entry's category is its label.
 
-    Each line is ``{"query_id", "query", "answer", "label"}``. ``answer`` is a converted answer, its
-    value of ``answer`` alone, or a string. A string has no execution to show in the judge's second
-    question. ``label`` is Solved, Unsure or Unsolved. Several answers may have the same query.
-    Raises `UserError` that names file and line."""
+    Each line is ``{"query_id", "query", "answer", "label"}``. ``answer`` is a converted answer (see
+    `answer_trees`), the value of its key ``answer``, or a string, without calls for the judge's
+    second question. ``label`` is Solved, Unsure or Unsolved. Several answers may have the same
+    query. Raises `UserError` at a line that is invalid."""
     lines = enumerate(json_lines(read_bounded(path), path))
     return [_entry(number, row, line) for number, (line, row) in lines]
 
@@ -199,8 +199,7 @@ def agreement(pairs: Counter[tuple[str, str | None]]) -> dict[str, Any]:
     Returns:
         ``n`` (compared pairs), ``judge_errors``, ``accuracy``, ``accuracy_interval`` (Wilson),
         ``kappa`` (Cohen's; None if chance alone would always agree) and ``confusion``
-        (``{label: {verdict: n}}``). If ``n`` is 0, accuracy, interval and kappa are None.
-    """
+        (``{label: {verdict: n}}``). If ``n`` is 0, accuracy, interval and kappa are None."""
     confusion = {a: {b: pairs[a, b] for b in asking.STATUSES} for a in asking.STATUSES}
     n = sum(sum(by_verdict.values()) for by_verdict in confusion.values())
     right = sum(confusion[s][s] for s in asking.STATUSES)

@@ -30,14 +30,14 @@ FOLDERS = ("data", "upstream", "tool_folder", "reference", "cache_folder")
 
 
 class Retrieved(Section):
-    """Offer the APIs of the pool that fit the query's text best."""
+    """Offer the APIs that fit the query's text best, from all APIs of the data."""
 
     retrieved: int = Field(ge=1)
     """number of APIs"""
 
 
 class Distractors(Section):
-    """Offer the query's APIs and others of the pool."""
+    """Offer the query's APIs and random other APIs of the data."""
 
     distractors: int = Field(ge=1)
     """number of other APIs"""
@@ -119,7 +119,7 @@ class Settings:
 
     @property
     def exact_names(self) -> bool:
-        """True for pools, where many names end alike; otherwise upstream's rule (`tools.find`)."""
+        """True if calls must name a function exactly; many names in a pool end alike."""
         return self.options.tool_scope != "query"
 
     @property

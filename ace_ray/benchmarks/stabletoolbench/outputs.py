@@ -6,8 +6,8 @@ Upstream (``tooleval/convert_to_answer_format.py``) writes answers to ``<model>/
 ``{number of the vote: "AnswerStatus.Solved"}``. If a file of votes is in the folder of the answers,
 its votes are used. Otherwise the episodes are not judged.
 
-Calls are read from all branches of ``answer_details``. Judges and messages get upstream's chain,
-the first child of each node.
+``answer_details`` is a tree of thoughts and calls. Calls are read from all branches. Judges and
+messages get upstream's chain, the first child of each node.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ace_ray.types import Entry, Episode
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."
 _ERROR = '{"error": '
-_VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or remove the file"
+_VOTES_FIX = "give upstream's votes on these answers (eval_pass_rate.py), or remove the file"
 _RESULT_FILE = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:metadata|summary|results)"\s*:')
 _RESULT_FIX = "give results: [{query_id, system_answer: {final_answer, answer_details}}]"
 
@@ -75,7 +75,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             entry = entries.find(query_id, location, category=file.stem)
             if votes is not None and query_id not in votes:
                 problem = "has no votes, but other queries of its group have votes"
-                fix = "judge it, too, or remove the file of votes"
+                fix = "judge this query, too, or remove the file of votes"
                 raise UserError(problem, where=location, fix=fix)
             statuses = None if votes is None else votes[query_id]
             yield location, Output(entry, 0, _episode(entry, tree, statuses, location))
@@ -90,7 +90,7 @@ def _is_result_file(path: Path) -> bool:
 
 
 def _results(path: Path, entries: Entries) -> Iterator[Placed]:
-    """Yield the answers of a result file. Results of one query are samples. Scores are not used."""
+    """Yield a result file's answers; several of one query are samples. Scores are not used."""
     results = answer_trees.json_object(path, _RESULT_FIX).get("results")
     if not isinstance(results, list):
         raise UserError("contains no list of results", where=str(path), fix=_RESULT_FIX)

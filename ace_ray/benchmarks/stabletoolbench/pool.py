@@ -1,7 +1,7 @@
 """Choose the APIs that agents are offered if the option ``tool_scope`` is not ``query``.
 
 The pool has the APIs of all queries in the data, and of the tool directory if one is given, each
-once. Its function names differ (`tools.own_name`), so that every API can be called.
+once. All function names differ (`tools.distinct_apis`), so that every API can be called.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ def all_docs(entries: Iterable[Entry], directory: Iterable[Doc]) -> list[Doc]:
         for doc in entry.data["apis"]:
             docs.setdefault(published_names(doc), doc)
     # The directory may write categories and tools in their standard form.
-    keys = {_key(doc) for doc in docs.values()}
+    keys = {_standard_key(doc) for doc in docs.values()}
     for doc in directory:
-        if (key := _key(doc)) not in keys:
+        if (key := _standard_key(doc)) not in keys:
             keys.add(key)
             docs[published_names(doc)] = doc
     return list(docs.values())
 
 
 class ToolPool:
-    """The APIs of a pool, and those of them that each query's agent is offered."""
+    """A pool of APIs, with a choice of APIs for the agent of each query."""
 
     def __init__(
         self, docs: Sequence[Doc], scope: Scope, entries: Sequence[Entry], texts: Texts
     ) -> None:
-        """Choose the APIs for each entry. Raises `UserError` if the pool does not fit the scope."""
+        """Choose each entry's APIs. Raises `UserError` if ``scope`` asks for too many."""
         self.apis = distinct_apis(docs, texts)
         self.sha256 = digest(docs)
         self._mean_chars = sum(map(len, map(json.dumps, schemas(self.apis, texts)))) / len(docs)
         # Indices of the offered APIs by the entry's key, in the order of the prompt.
         self._indices: dict[tuple[str, ...], Sequence[int]]
         if isinstance(scope, Retrieved):
-            _require(scope.retrieved, len(docs), "retrieved")
+            _require_at_most(scope.retrieved, len(docs), "retrieved")
             indices = _retrieve(docs, [e.data["query"] for e in entries], scope.retrieved)
             self._indices = dict(zip([e.key for e in entries], indices, strict=True))
         elif isinstance(scope, Distractors):
@@ -71,7 +71,7 @@ class ToolPool:
                 e.key: {numbers[published_names(doc)] for doc in e.data["apis"]} for e in entries
             }
             limit = len(docs) - max(map(len, needed.values()))
-            _require(scope.distractors, limit, "distractors")
+            _require_at_most(scope.distractors, limit, "distractors")
             self._indices = {
                 key: _add_distractors(needed[key], len(docs), scope, key) for key in needed
             }
@@ -93,7 +93,7 @@ class ToolPool:
         return [self.apis[n] for n in sorted(set().union(*self._indices.values()))]
 
     def fitting_scope(self, context_tokens: int, chars_per_token: float) -> str:
-        """Return the scope whose prompts take about half of a context; "" if it is too short."""
+        """Return the scope whose prompts fill half of a context; "" if the context is too short."""
         count = int(context_tokens / 2 * chars_per_token / self._mean_chars)
         count = min(count, len(self.apis)) // 10 * 10 or count
         return f"set tool_scope: {{retrieved: {count}}} (half of the context)" if count else ""
@@ -104,9 +104,9 @@ def _retrieve(docs: Sequence[Doc], queries: Iterable[str], count: int) -> Iterat
     order. BM25 compares names, descriptions and parameters of APIs."""
     # With numba, where it is installed, scores would be rounded otherwise.
     bm25 = bm25s.BM25(k1=RETRIEVER["k1"], b=RETRIEVER["b"], backend="numpy")
-    bm25.index(_tokens([_text(doc) for doc in docs]), show_progress=False)
+    bm25.index(_tokens([_search_text(doc) for doc in docs]), show_progress=False)
     for words in (_tokens([query])[0] for query in queries):
-        if not words:  # of which the library raises
+        if not words:  # the library raises for an empty query
             yield list(range(count))
         else:
             yield np.argsort(-bm25.get_scores(words), kind="stable")[:count].tolist()
@@ -119,7 +119,7 @@ def _tokens(texts: list[str]) -> list[list[str]]:
     return tokens
 
 
-def _text(doc: Doc) -> str:
+def _search_text(doc: Doc) -> str:
     words = [doc["category"], doc["tool"], doc["api"], doc["description"], doc["tool_description"]]
     for parameter in (*doc["required"], *doc["optional"]):
         words += [parameter["name"], parameter["description"]]
@@ -129,8 +129,8 @@ def _text(doc: Doc) -> str:
 def _add_distractors(
     query_indices: set[int], total: int, scope: Distractors, key: tuple[str, ...]
 ) -> list[int]:
-    """Return ``query_indices`` and the distractors' indices below ``total``, shuffled: the position
-    must not tell them apart. The scope's seed and the entry's key determine the draw."""
+    """Return ``query_indices`` and distractors, random other indices below ``total``, shuffled so
+    that positions do not tell which is which. ``scope.seed`` and ``key`` determine the result."""
     draw = random.Random(digest(scope.seed, *key))
     count = scope.distractors + len(query_indices)
     drawn = [n for n in draw.sample(range(total), count) if n not in query_indices]
@@ -139,13 +139,13 @@ def _add_distractors(
     return offered
 
 
-def _key(doc: Any) -> str:
+def _standard_key(doc: Any) -> str:
     return names_key(
         standardize_category(doc["category"]), standardize(doc["tool"]), api_name(doc["api"])
     )
 
 
-def _require(count: int, limit: int, kind: str) -> None:
+def _require_at_most(count: int, limit: int, kind: str) -> None:
     if count > limit:
         problem = f"{kind} is {count:,}, but the pool has only {limit:,} such APIs"
         raise UserError(problem, where=_WHERE, fix=f"write at most {limit:,}, or all")

@@ -138,7 +138,7 @@ _FIX = "name an unmodified checkout of StableToolBench"
 
 
 def read_texts(root: Path) -> Texts:
-    """Read upstream's texts from ``root``, a checkout or an import. Raises `UserError`."""
+    """Read upstream's texts from ``root``, a checkout. Raises `UserError` if a text is missing."""
     prompts, tree, environment, search, utils = (
         parse_python(root, source, _FIX) for source in SOURCES
     )
@@ -173,7 +173,7 @@ def read_texts(root: Path) -> Texts:
 
 
 def _first(values: Iterable[_T | None], subject: str, path: Path) -> _T:
-    """Return the first value that is not None. Raises `UserError`: ``subject`` is missing."""
+    """Return the first value that is not None. Raises `UserError` about ``subject`` if all are."""
     for value in values:
         if value is not None:
             return value
@@ -232,7 +232,7 @@ def _finish_texts(node: ast.expr) -> dict[str, str] | None:
 def _observations(step: ast.FunctionDef, path: Path) -> dict[str, str]:
     """Return the observations in ``_step`` for Finish and for functions that do not exist.
 
-    They are returned as ``return text, code``; texts of one code are in the source's order."""
+    Its statements are ``return text, code``; texts of one code are in the source's order."""
     by_code: dict[Any, list[ast.expr]] = defaultdict(list)
     returns = [node for node in ast.walk(step) if isinstance(node, ast.Return)]
     for node in sorted(returns, key=lambda node: node.lineno):

@@ -54,8 +54,7 @@ def load(
     ``solvable_queries`` or contains it.
 
     Files of other groups may be missing. ``tools`` adds a tool directory's descriptions of APIs.
-    Raises `UserError` that names the file and the invalid query; a query without APIs is invalid.
-    """
+    Raises `UserError` for a missing file, and for an invalid query, such as one without APIs."""
     root = queries_folder(folder)
     return [entry for group in groups for entry in _load_group(root, group, tools)]
 
@@ -85,7 +84,7 @@ def present_groups(folder: Path) -> list[str]:
 
 
 def absent_line(folder: Path, groups: Sequence[str]) -> str:
-    """Return a line that names the groups that ``folder`` lacks beside ``groups``; "" if none."""
+    """Return a line that names the groups not in ``groups``, which ``folder`` lacks; or ""."""
     absent = [group for group in GROUPS if group not in groups]
     return f"{folder} lacks the groups {', '.join(absent)}" if absent else ""
 
@@ -110,8 +109,8 @@ def queries_folder(folder: Path) -> Path:
 
 
 def locate(name: str) -> Path:
-    """Return the folder that ``data:`` in a config names: ``mini``, ``imported`` (the only import),
-    ``imported:<version>``, or the path of ``solvable_queries`` or of a folder that contains it."""
+    """Return the folder for the config key ``data``: ``mini``, ``imported[:<version>]``, or the
+    path of ``solvable_queries`` or its parent folder. Raises `UserError` if there is none."""
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=queries_folder)
 
 
@@ -173,14 +172,14 @@ def _ids(path: Path) -> list[str]:
         raise UserError(
             "contains no query ids",
             where=str(path),
-            fix="it must be a list of ids, or an object with ids as its keys",
+            fix="write a list of ids, or an object with ids as its keys",
         )
     return [str(query_id) for query_id in value]
 
 
 def _json(path: Path) -> Any:
     return dataset.json_value(
-        dataset.read_bounded(path), path, "it may have been cut off: get the file again"
+        dataset.read_bounded(path), path, "get the file again, it may have been cut off"
     )
 
 
@@ -188,7 +187,7 @@ def import_queries(path: Path) -> Path:
     """Import the groups in ``path``, and return the folder of the import.
 
     ``path`` is ``solvable_queries`` or a folder that contains it, such as a checkout. Importing the
-    same content again changes nothing. Raises `UserError`; nothing is imported then."""
+    same content again changes nothing. Raises `UserError` if a file is missing or invalid."""
     path = path_of(path, "data").resolve()
     queries = queries_folder(path)
     groups = present_groups(path)
@@ -202,7 +201,7 @@ def import_queries(path: Path) -> Path:
     }
     official = dataset.files_hash(files) == OFFICIAL_QUERIES_SHA256
     files |= _read_extras(path)
-    target = dataset.keep(
+    target = dataset.store_version(
         files,
         BENCHMARK,
         counted=f"{rows.total():,} queries",

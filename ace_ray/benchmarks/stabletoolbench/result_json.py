@@ -31,14 +31,14 @@ def result_json(
     overall_time_s: float,
     rows: Iterable[tuple[Entry, Mapping[str, Any]]],
 ) -> bytes:
-    """Return the content of the file.
+    """Return the content of a run's result JSON.
 
     Args:
-        framework: the candidate.
+        framework: the name of the evaluated model.
         test_set: the groups joined by ``+``, or "all".
         config: ``evaluator_model``, ``evaluation_method`` and further keys.
-        rows: entries with the states of their episodes. A row that failed must have an empty state.
-            It is counted, but not among the results."""
+        rows: entries with the states of their episodes. A failed row has an empty state. Failed
+            rows are counted in the summary, but have no result."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0
@@ -52,7 +52,7 @@ def result_json(
             continue
         evaluated.add(query)
         result = _result(entry, state, config["evaluation_method"])
-        lines.append(answer_trees.text_of(result))
+        lines.append(answer_trees.json_text(result))
         counted.append({key: result[key] for key in ("scores", "evaluation", "timing")})
     head = {
         "framework": framework,
@@ -65,8 +65,8 @@ def result_json(
     summary = {"total_queries": len(evaluated), **_summary(counted), "not_scored": not_scored}
     results = ",\n".join(lines)
     return (
-        f'{{"metadata": {answer_trees.text_of(head)},\n'
-        f'"summary": {answer_trees.text_of(summary)},\n'
+        f'{{"metadata": {answer_trees.json_text(head)},\n'
+        f'"summary": {answer_trees.json_text(summary)},\n'
         f'"results": [\n{results}\n]}}\n'
     ).encode()
 
@@ -142,7 +142,7 @@ def _details(answer: Mapping[str, Any]) -> list[Node]:
     for step in answer_trees.walk_chain(answer):
         message = step["message"]
         if isinstance(message, Mapping):
-            message = answer_trees.text_of(
+            message = answer_trees.json_text(
                 {**message, "arguments": _parse(message.get("arguments"))}
             )
         nodes.append(answer_trees.node(step["role"], message))

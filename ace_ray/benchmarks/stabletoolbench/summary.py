@@ -83,8 +83,8 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
 
 
 def has_values(stats: Mapping[str, Any], max_unscored: float) -> bool:
-    """Return whether few enough rows of a group lack a verdict for its values to be given. If no
-    row was judged, SoPR is null; the other metrics need no judge, and only failed rows count."""
+    """Return whether few enough rows of a group lack a verdict, so that its values are shown. If no
+    row was judged, only failed rows count: SoPR is null, and other metrics need no judge."""
     unjudged = 0 if stats["scored"] else stats["status"]["not_judged"]
     return bool(stats["unscored"] - unjudged <= max_unscored * stats["declared"])
 
@@ -147,7 +147,7 @@ class Group:
         return [self._sums[rules, name][0] / rows for name in names]
 
     def sopr(self, rules: str) -> dict[str, Any]:
-        """Return the keys that a rule set of this group has in a summary."""
+        """Return the statistics of this group under a rule set, by their keys in a summary."""
         votes = self.votes(rules)
         return {
             "sopr": _cell(self.mean("sopr", rules)),
@@ -157,7 +157,7 @@ class Group:
         }
 
     def metrics(self) -> dict[str, Any]:
-        """Return the keys of this group in a summary, besides the keys by rule set."""
+        """Return the statistics of this group that rule sets share, by their keys in a summary."""
         rates = {name: _cell(self.mean(name)) for name in RATES}
         return {
             "judge_errors": self.judge_errors,

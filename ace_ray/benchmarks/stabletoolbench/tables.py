@@ -50,7 +50,7 @@ def _group_table(
 
 
 def table(summary: Stats) -> dict[str, Any]:
-    """Build the printed table: SoPR by group, then the unweighted mean of all six groups."""
+    """Build the printed table: solvable pass rates (SoPR) by group, and their mean over groups."""
 
     def cells(stats: Stats) -> list[str]:
         sopr = percents((stats[rules]["sopr"] for rules in RULE_SETS), VALUE)
@@ -60,8 +60,8 @@ def table(summary: Stats) -> dict[str, Any]:
 
 
 def further_tables(summary: Stats) -> list[dict[str, Any]]:
-    """Build the tables that are printed after `table`: other judged metrics, metrics without a
-    judge, sources of observations, and pass@k."""
+    """Build the tables that are printed after `table`: other metrics from a judge, metrics without
+    a judge, sources of API answers, and pass@k."""
     categories, groups = summary["categories"], _group_stats(summary)
     has_pool = any(stats["shares"]["offered_recall"]["n"] for stats in categories.values())
     metrics = SHARES if has_pool else [name for name in SHARES if name != "offered_recall"]
@@ -148,7 +148,7 @@ _MEASURES: Mapping[str, Callable[[Stats, str], Stats]] = {
 
 
 def scores(summary: Stats, rules: str) -> list[Score]:
-    """Return the means over six groups (SoPR, FAC, wins, API recall), and the solved share."""
+    """Return means over the six groups (SoPR, FAC, SoWR, API recall), and the mean over queries."""
     means = _group_stats(summary)[AVERAGE]
     cells = {name: measure(means, rules) for name, measure in _MEASURES.items()}
     return [
@@ -186,7 +186,7 @@ def paper(runs: Sequence[BenchmarkResult], rules: str) -> Paper:
         ]
         votes = measure == "SoPR"
         if not present and not votes:
-            missing.append(f"no table of {measure.upper()}: no run has it")
+            missing.append(f"no table of {measure.upper()}: no run has values")
             continue
         header = [*map(_title, GROUPS), "Average", *(["Spread of votes"] if votes else [])]
         line = partial(_line, measure=measure, rules=rules)

@@ -45,13 +45,13 @@ class Api:
 
 
 def apis_of(entry: Entry, texts: Texts = OWN) -> list[Api]:
-    """Return the entry's APIs in published order."""
+    """Return the APIs of the entry's query in published order; function names may repeat."""
     docs = entry.data["apis"]
     return [_api(doc, texts, callable_names.function_name(doc["api"], doc["tool"])) for doc in docs]
 
 
 def distinct_apis(docs: Sequence[Doc], texts: Texts = OWN) -> list[Api]:
-    """Return the APIs of ``docs``, which differ, with a name of its own for each."""
+    """Return the APIs of ``docs``, all different, each with a unique function name."""
     usual_names = [callable_names.function_name(doc["api"], doc["tool"]) for doc in docs]
     counts = Counter(usual_names)
     return [

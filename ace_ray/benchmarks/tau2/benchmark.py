@@ -331,7 +331,7 @@ class Tau2(Benchmark):
     def for_gold_check(cls, data: str) -> Self:
         return cls.from_options({"data": data, "domains": list(CATEGORIES)})
 
-    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+    def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         category = CATEGORIES[entry.category]
         apis = [OfferedApi(tool, category.domain) for tool in self._agent_tools(category.name)]
         return apis, 1 if category.solo else None

@@ -205,7 +205,7 @@ RIGHT = {"7": ANSWER}
     ("answers", "votes", "problem"),
     [
         ('{"7": {}, "7": {}}', None, "appears twice"),
-        ({"77": ANSWER}, None, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
+        ({"77": ANSWER}, None, f"the nearest known id of en/{GROUP} is '7'"),
         ({"7": ANSWER | {"query": "Which cake?"}}, None, "but in the data it is"),
         (RIGHT, {}, "query 7: has no votes, but other queries"),
         (RIGHT, {"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),

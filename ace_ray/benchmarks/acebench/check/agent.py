@@ -39,8 +39,7 @@ def check_agent(
         steps: the transcript, read by the strict rules (see `agent_strict.calls_made`).
 
     ``valid`` is the end-to-end result. Metrics: ``end_to_end`` and ``process_accuracy``. Raises
-    `ValueError` if the entry is in no agent category.
-    """
+    `ValueError` if the entry is in no agent category."""
     if entry.category not in AGENT:
         raise ValueError(f"{entry.category} is not an agent category")
     return {
@@ -61,7 +60,7 @@ def judge_official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdic
     accuracy = 1.0
     if not valid:
         try:
-            accuracy = _accuracy(gold["mile_stone"], process)
+            accuracy = _process_accuracy(gold["mile_stone"], process)
         except _RAISES as raised:
             accuracy, kind = 0.0, CRASH
             error = f"{error}; on the process {_crash(raised)}"
@@ -105,17 +104,17 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
     return faults
 
 
-def _accuracy(milestones: list[Any], process: Any) -> float:
-    """Return the share of milestones found in order. If there are several paths, return the share
-    of the best path, rounded to 3 digits."""
+def _process_accuracy(milestones: list[Any], process: Any) -> float:
+    """Return the share of milestones that ``process`` contains in order. If there are several ideal
+    paths, return the share of the best path, rounded to 3 digits."""
     if isinstance(milestones[0], list):
         return max(round(_count_found(path, process) / len(path), 3) for path in milestones)
     return _count_found(milestones, process) / len(milestones)
 
 
 def _count_found(path: list[str], process: Any) -> int:
-    """Count the milestones found in ``process`` in order. Each search begins where the previous
-    search ended. So no milestone after an absent milestone is found."""
+    """Count the milestones in ``path`` that ``process`` contains in order. Each search begins where
+    the previous search ended. So no milestone after an absent milestone is found."""
     count = position = 0
     for step in path:
         while position < len(process):

@@ -52,9 +52,9 @@ Path = list[Call]
 class MadeCall:
     """A call that an agent made.
 
-    ``error`` is "" if the tool answered, else the kind of error. It is ``not_a_call`` for a message
-    without a call, and `NOT_RUN` if the batch ended before the call. It is None if no error was
-    recorded, as in upstream's result files. If it is one of `CALL_ERRORS`, no tool ran."""
+    ``error`` is "" if the tool answered, else the kind of error: ``not_a_call`` for a message
+    without a call, `NOT_RUN` if the batch ended before the call. ``error`` is None if errors were
+    not recorded, as in upstream's result files. With an error of `CALL_ERRORS`, no tool ran."""
 
     call: Call
     error: str | None = None
@@ -173,7 +173,9 @@ def same_call(call: Call, gold: Call) -> bool:
 
 
 def cause(entry: Entry, calls: Sequence[MadeCall], ideal: Sequence[Path]) -> tuple[str, str]:
-    """Return the cause of a wrong end state (see the module) and a sentence with the evidence."""
+    """Return the error type for a wrong end state (see the module), and a sentence of evidence.
+
+    ``ideal``: the ideal paths of the entry."""
     calls = [attempt for attempt in calls if attempt.error != NOT_RUN]
     path = max(ideal, key=lambda steps: _progress(calls, steps)[0])
     count, position = _progress(calls, path)
@@ -241,11 +243,10 @@ REAL_NAMES = {"BaseAPI": "BaseApi", "ReminderAPI": "ReminderApi", "Reminderpi": 
 def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> Verdict:
     """Return the verdict on the end state and the calls of an episode. Never raises.
 
-    The end state is ``end``, or ``result`` if ``end`` is None. It must have the classes of the gold
+    The end state (``end``, or ``result`` if ``end`` is None) must have the classes of the gold
     state, each once and in any order, with equal attributes (`same_value`). `calls_made` reads
     the calls from ``steps`` or ``process``. Metrics: ``end_to_end`` (0 or 1) and
-    ``process_accuracy``. The error type is the `cause`.
-    """
+    ``process_accuracy``. The error type is the `cause`."""
     ideal = paths(entry.gold["mile_stone"])
     calls = calls_made(process, steps)
     accuracy = max(_match_length(calls, path) / max(len(path), 1) for path in ideal)

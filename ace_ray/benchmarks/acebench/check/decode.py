@@ -32,8 +32,7 @@ def fragment(output: str, *, whole_output: bool) -> str | None:
 
     With ``whole_output`` (multi-turn categories) it is the complete output without whitespace, even
     in strings. Otherwise it is the first outermost balanced ``[...]``. All brackets from the start
-    of the output count, even in strings, so that a stray ``]`` shifts the count.
-    """
+    of the output count, even in strings, so that a stray ``]`` shifts the count."""
     if whole_output:
         return "".join(output.split())
     start, depth = -1, 0
@@ -52,9 +51,8 @@ def fragment(output: str, *, whole_output: bool) -> str | None:
 def calls_of(tree: ast.expr) -> list[Call]:
     """Return the calls in the syntax tree of a list, tuple or set of calls, in order.
 
-    Raises `NotCalls` where upstream's decoder raises and `Refusal` for an operation that `fold`
-    refuses, whichever comes first in upstream's order of evaluation.
-    """
+    Raises `NotCalls` where upstream's decoder raises and `Refusal` for an operation that
+    `constant_folding` refuses, whichever comes first in upstream's order of evaluation."""
     if not isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
         raise NotCalls(f"{type(tree).__name__} in place of a list")
     reader = LenientReader(_KNOWN.__contains__, bare_as_source=False)
@@ -84,7 +82,7 @@ class DecodedOutput(NamedTuple):
 # Cached: the check, and then the search for unread calls, decode the same output.
 @lru_cache(maxsize=1)
 def decode(output: str | None, *, whole_output: bool) -> DecodedOutput:
-    """Decode an output by both rule sets. ``whole_output``: see `fragment`."""
+    """Decode an output by both rule sets. ``whole_output``: the category is multi-turn."""
     if output is None:
         return DecodedOutput("there is no output", "there is no output")
     official_text, strict_text = fragment(output, whole_output=whole_output), output.strip()

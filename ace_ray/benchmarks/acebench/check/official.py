@@ -46,7 +46,8 @@ def type_outcome(
 ) -> Outcome:
     """Check the type of the argument ``value``. The strings "true" and "false" count as booleans.
 
-    ``expected`` is the schema's type, ``inner`` the type of a container's elements, or None.
+    ``expected`` is the schema's type, ``inner`` the type of a container's elements, or None. If
+    ``prints`` is true, values are converted to strings where upstream does so, which may raise.
 
     - A value of type ``expected``: COMPARE if ``gold`` has this type too or is "", else UNCHECKED;
       but WRONG if its elements do not fit.
@@ -79,7 +80,7 @@ def type_outcome(
 
 
 def _normalize(text: str) -> str:
-    """Normalize a text for a comparison that ignores case, quote style, blanks and ,./-_*^."""
+    """Return ``text`` for a comparison that ignores case, quote style, blanks and ,./-_*^."""
     # Drop characters first: the lower case of a Greek sigma depends on its neighbours.
     return text.translate(_DROPPED).lower().replace("'", '"')
 
@@ -89,7 +90,8 @@ def _loose_if_text(value: Any) -> Any:
 
 
 def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Return None if the lists have equal objects in the same order, else an error type."""
+    """Return None if the lists have equal objects in the same order, else an error type.
+    ``prints``: as in `type_outcome`."""
     if len(value) != len(gold):
         if prints:
             str(value)
@@ -103,9 +105,10 @@ def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> 
 def object_differs(value: Any, gold: Any, prints: bool) -> bool:
     """Return whether two objects differ.
 
-    They must have the same keys. Inner objects are compared in the same way. Other values are
+    Equal objects have the same keys. Inner objects are compared in the same way. Other values are
     converted to strings, and the model's string must contain the gold string. Strings are
-    normalized as in `_normalize`. The model's strings ``true`` and ``false`` count as booleans."""
+    normalized as in `_normalize`. The model's strings ``true`` and ``false`` count as booleans.
+    ``prints``: as in `type_outcome`."""
     differs = not isinstance(value, dict) or len(value) != len(gold.keys())
     if not differs:
         for key, item in value.items():
@@ -151,10 +154,10 @@ _ELSE_INNER = {"list(string)": str, "list(enum)": enumerate}
 Fault = tuple[str, str]
 
 
-def _normal_fault(
+def _calls_fault(
     functions: Any, calls: list[Call], gold: dict[str, Any], prints: bool
 ) -> Fault | None:
-    """Return the first fault of ``calls`` against the gold alternative ``gold``, or None.
+    """Return the first fault of ``calls`` against ``gold``, one of the gold answers, or None.
 
     A gold call accepts any call of its name that fits, even if another gold call has accepted it.
     If no call fits, the fault of the last call is returned."""
@@ -219,14 +222,14 @@ def _call_fault(function: Any, call: Call, gold: dict[str, Any], prints: bool) -
     for param, value in args.items():
         if param not in properties or param not in gold:
             return "addition_args", f"parameter {str(param)[:80]} is not expected"
-        error_type = _param_fault(properties[param], value, gold[param], prints)
+        error_type = _argument_error_type(properties[param], value, gold[param], prints)
         if error_type is not None:
             aspect = "type" if error_type == "type_error" else "value"
             return error_type, f"parameter {param} has the wrong {aspect}"
     return None
 
 
-def _param_fault(schema: Any, value: Any, gold: Any, prints: bool) -> str | None:
+def _argument_error_type(schema: Any, value: Any, gold: Any, prints: bool) -> str | None:
     name = schema["type"]
     expected = _TYPES[name]
     inner = _inner_type(schema, name) if name in _NESTED else None
@@ -273,7 +276,7 @@ _BITS_PER_DIGIT = 3.3219
 
 
 def judge_normal(entry: Entry, decoded: DecodedOutput) -> Verdict:
-    """Return the verdict on a normal row. It is valid if it matches any gold alternative."""
+    """Return the verdict on a normal row, which is valid if it matches any gold answer."""
     calls = decoded.official
     if isinstance(calls, str):
         kind = "official_unsafe" if decoded.unsafe else "wrong_output_format"
@@ -285,7 +288,7 @@ def judge_normal(entry: Entry, decoded: DecodedOutput) -> Verdict:
     first: Fault | None = None
     try:
         for alternative in gold:
-            fault = _normal_fault(entry.data["function"], calls, alternative, prints)
+            fault = _calls_fault(entry.data["function"], calls, alternative, prints)
             if fault is None:
                 return Verdict(True)
             first = first or fault
@@ -299,13 +302,12 @@ def judge_normal(entry: Entry, decoded: DecodedOutput) -> Verdict:
 def judge_special(entry: Entry, output: str | None) -> Verdict:
     """Return the verdict on a special row: the raw output must contain certain substrings.
 
-    If the category's official phrase is missing, the error is ``error_detection``. If one of these
-    is missing, it is ``error_correction``:
+    If the category's official phrase is missing, the error type is ``error_detection``. If one of
+    these parts is missing, the error type is ``error_correction``:
 
     - incomplete: the API's name and all its missing parameters, for each API.
     - error_param: all wrong values. The parameter's name is not compared.
-    - irrelevant: nothing but the phrase is needed.
-    """
+    - irrelevant: nothing but the phrase is needed."""
     if output is None:
         return Verdict(False, "official_crash", "there is no output")
     try:

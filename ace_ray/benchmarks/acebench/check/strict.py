@@ -15,7 +15,7 @@ only the list of calls. The first rule that fails names the error:
 - ``param_value``: the values are equal.
 
 Parallel calls may be in any order, and each gold call must match a different call. If no assignment
-matches all gold calls, the first unmatched gold call of the one with the fewest faults decides.
+matches all gold calls, take the assignment with the fewest faults: its first fault decides.
 
 **Special rows**: the message contains a phrase, names exactly the wanted parts, and calls nothing.
 Blanks and letter case of the phrase do not count. The phrases, and the parts after them:
@@ -92,8 +92,8 @@ _Fault = tuple[str, str]
 def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     """Return the verdict on a row of a normal category.
 
-    ``calls`` are the strictly decoded calls, or a string that says why they are missing. They may
-    match any gold alternative. If they match none, the error is the first alternative's."""
+    ``calls`` are the strictly decoded calls, or a string that says why there are none. The calls
+    may match any gold answer. If they match none, the error is against the first gold answer."""
     if isinstance(calls, str):
         return Verdict(False, "output_format", calls)
     functions = entry.data.get("function")
@@ -101,7 +101,7 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
     first: _Fault | None = None
     for gold in alternatives:
-        fault = _judge_one(calls, _gold_calls(gold, candidates), candidates)
+        fault = _calls_fault(calls, _gold_calls(gold, candidates), candidates)
         if fault is None:
             return Verdict(True)
         first = first or fault
@@ -109,7 +109,7 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
 
 
 def _gold_calls(gold: Mapping[str, Any], candidates: list[Any]) -> list[Call]:
-    """Return the calls of one gold alternative. The keys of a repeated function are ``name_1``,
+    """Return the calls of one gold answer. The keys of a repeated function are ``name_1``,
     ``name_2``, ... The number is removed unless a function has the key as its name."""
     calls = []
     for key, args in gold.items():
@@ -127,7 +127,7 @@ def _find_function(candidates: list[Any], name: str) -> Any:
     return None
 
 
-def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
+def _calls_fault(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
     if len(calls) == len(gold) == 1:
         if calls[0].name != gold[0].name:
             return "function_name", f"called {calls[0].name[:80]}, expected {gold[0].name}"
@@ -266,7 +266,7 @@ def _has_call(entry: Entry, text: str) -> bool:
 
 
 def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
-    """Return whether the texts in parentheses after the phrases name exactly gold's parts."""
+    """Return whether the texts in parentheses after the phrases name exactly the gold parts."""
     gold = {str(part) for parts in entry.gold.values() for part in parts}
     if entry.category == "special_incomplete":
         return _parameters([match[1] for match in matches], gold) == gold
@@ -278,7 +278,7 @@ def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
 
 
 def _parameters(texts: Sequence[str | None], gold: set[str]) -> set[str]:
-    """Return the parameters that ``texts`` name. Paths become the gold parameters on them."""
+    """Return the parameters that ``texts`` name. A path (``a.b``) stands for its gold steps."""
     names: set[str] = set()
     for name in (name for text in texts if text for name in _split(text)):
         names |= {name} & gold or set(name.split(".")) & gold or {name}

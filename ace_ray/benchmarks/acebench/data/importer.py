@@ -30,9 +30,9 @@ from ace_ray.benchmarks.dataset import (
     files_hash,
     imports_folder,
     json_value,
-    keep,
     not_writable,
     read_inside,
+    store_version,
 )
 from ace_ray.errors import UserError
 from ace_ray.util import log
@@ -75,9 +75,8 @@ def import_checkout(
 
     ``path`` is a checkout, or a folder with ``data_en`` and ``data_zh`` in it (and
     ``upstream/*.json`` if it has official prompts). Importing the same content again changes
-    nothing. ``source`` replaces the path in the manifest. ``expect_sha256`` is the only
-    `files_hash` accepted. Raises `UserError`; then the cache is unchanged.
-    """
+    nothing. ``source`` replaces the path in the manifest. Raises `UserError` if a file is missing
+    or invalid, or if the contents have another `files_hash` than ``expect_sha256``."""
     path = path_of(path, "data").resolve()
     files = _collect(path)
     content = files_hash(files)
@@ -88,7 +87,7 @@ def import_checkout(
             fix="import a checkout of your own to use other contents",
         )
     rows = Counter((e.language, e.category) for e in load(_rows_folder(path)))
-    target = keep(
+    target = store_version(
         files,
         BENCHMARK,
         counted=f"{rows.total():,} rows",
@@ -160,7 +159,7 @@ def pull(*, url: str = OFFICIAL_URL, sha256: str | None = None) -> Path:
 
     ``sha256`` is the expected hash of the archive, if known. The contents must equal the pinned
     commit, unless both another ``url`` and ``sha256`` are given. Proxies are taken from the
-    environment. Raises `UserError`; then the cache is unchanged."""
+    environment. Raises `UserError` if the download fails or has another hash."""
     if not url.startswith(("https://", "http://")):
         raise UserError(
             f"{url!r} is not an http(s) address",
@@ -190,7 +189,7 @@ def pull(*, url: str = OFFICIAL_URL, sha256: str | None = None) -> Path:
 
 
 def _download(url: str) -> bytes:
-    """Download and return the content of ``url``. Raises `UserError`."""
+    """Return the content of ``url``. Raises `UserError` if the download fails or is too large."""
     request = urllib.request.Request(url, headers={"User-Agent": "ace-ray"})
     deadline = time.monotonic() + TOTAL_TIMEOUT_S
     body = bytearray()
@@ -222,8 +221,7 @@ def _download(url: str) -> bytes:
 def _unpack(archive: bytes, into: Path, location: str) -> None:
     """Unpack the plain files of a tar.gz into the folder ``into``, which the caller deletes.
 
-    Raises `UserError` for links, devices, paths outside the folder and too many bytes.
-    """
+    Raises `UserError` for links, devices, paths outside the folder and too many bytes."""
     problem = f"unpacks to more than {UNPACKED_LIMIT_BYTES:,} bytes"
     too_large = UserError(problem, where=location, fix="this is not ACEBench")
     try:

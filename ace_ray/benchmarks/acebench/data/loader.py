@@ -25,10 +25,10 @@ GET_DATA = "run `ace-ray data pull acebench` or `ace-ray data import acebench PA
 def load(
     folder: Path, *, languages: Sequence[str] = LANGUAGES, categories: Sequence[str] = CATEGORIES
 ) -> list[Entry]:
-    """Return the entries, ordered by language, category and line. Raises `UserError`.
+    """Return the entries, ordered by language, category and line. ``Entry.gold`` is
+    ``ground_truth`` of the answer row; in agent categories, a dict with this and ``mile_stone``.
 
-    ``Entry.gold`` is the ``ground_truth`` of the answer row. In agent categories it is a dict with
-    ``ground_truth`` and ``mile_stone``."""
+    Raises `UserError` for a missing file and for a row with the wrong shape."""
     return [
         entry
         for language in languages
@@ -44,10 +44,10 @@ def files_of(language: str, category: str) -> tuple[str, str]:
 
 
 def locate(name: str) -> Path:
-    """Return the folder that ``data:`` in a config names. Raises `UserError`.
+    """Return the folder that ``name``, the value of the config key ``data``, stands for: ``mini``,
+    ``imported`` (the only import), ``imported:<version>``, or the path of a folder.
 
-    Valid names are ``mini``, ``imported`` (the only import), ``imported:<version>``, and the path
-    of a folder with ``data_en`` or ``data_zh`` in it."""
+    Raises `UserError` if there is no such folder, or if it lacks ``data_en`` and ``data_zh``."""
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=_check_folder)
 
 

@@ -34,7 +34,7 @@ def literal(node: ast.expr, location: Path) -> Any:
         return ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise UserError(
-            "a literal was expected, this would have to be executed",
+            "is code that would have to be executed, not a literal",
             where=f"{location}:{node.lineno}",
             fix="import an unmodified checkout of the official repository",
         ) from error
@@ -73,8 +73,7 @@ def phrases(function: Function, ignored: frozenset[int] = frozenset()) -> list[s
 def templates(function: Function) -> list[str]:
     """Return the answer texts of a function: f-strings, then other prose, each outermost first.
 
-    An f-string becomes a template with the source of each expression in braces.
-    """
+    An f-string becomes a template with the source of each expression in braces."""
     formatted = [node for node in ast.walk(function) if isinstance(node, ast.JoinedStr)]
     inside = frozenset(id(p) for node in formatted for p in ast.walk(node) if p is not node)
     outermost = [node for node in formatted if id(node) not in inside]
@@ -158,7 +157,7 @@ CLASS_FILES = {
 
 
 def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the app specifications of a checkout. Raises `UserError`: a value is not a literal."""
+    """Return a checkout's app specifications. Raises `UserError` if a value is not a literal."""
     return {
         loop: {
             language: {

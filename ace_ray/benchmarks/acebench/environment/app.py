@@ -30,8 +30,7 @@ class Texts:
         names: names for each method's texts, in the order of the specifications.
         optional: methods that may be missing.
 
-    Raises `KeyError` or `ValueError` if the specifications lack a method or a text.
-    """
+    Raises `KeyError` or `ValueError` if the specifications lack a method or a text."""
 
     def __init__(
         self,
@@ -92,8 +91,7 @@ class App:
             apps.
         saved: attributes of the recorded state.
         texts: names of the texts that each method answers with, in the specifications' order.
-        optional: methods that the specifications may lack; then they are not tools.
-    """
+        optional: methods that the specifications may lack; missing methods are not tools."""
 
     name: str
     kind: type[Any]
@@ -113,8 +111,8 @@ def declare(
     plain: bool = False,
 ) -> App:
     """Return an app. Each key of ``texts`` is a tool: a function whose first parameter is the
-    state. Its value has the names of the texts that the tool answers with, separated by blanks,
-    or is None. With ``plain``, a tool that returns a `Reply` answers with its text alone.
+    state. The key's value has the names of the tool's answer texts, separated by blanks, or is
+    None. With ``plain``, a tool that returns a `Reply` answers with the reply's text alone.
 
     As in the official classes, arguments of any type are accepted, and errors become answers."""
     tools = {
@@ -136,7 +134,7 @@ def declare(
 
 class Reply(Exception):
     """An answer that consists of a status and the tool's text ``name``, with ``values`` filled in.
-    A tool returns it, or raises it to refuse the call."""
+    A tool returns a reply, or raises a reply to refuse the call."""
 
     def __init__(self, status: bool, name: str, values: Mapping[str, Any]) -> None:
         super().__init__(name)

@@ -37,8 +37,7 @@ _FIX = "run `ace-ray data import acebench PATH` again"
 def load_app_specs(folder: Path) -> dict[str, Any]:
     """Read ``app_specs[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
 
-    Raises `UserError` naming the file and the class that is missing or cannot be opened.
-    """
+    Raises `UserError` naming the file and the class that is missing or cannot be opened."""
     path = folder / APP_SPECS_FILE
     app_specs: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
     for loop, language, name in product(LOOPS, LANGUAGES, APPS):
@@ -74,8 +73,8 @@ def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
         raise UserError(problem, where=location)
 
 
-# Maximum answers kept as objects, so that `shown` includes changes by later calls.
-MAX_SHOWN = 100
+# Maximum answers kept as objects, so that `newest_answers` includes changes by later calls.
+MAX_ANSWERS = 100
 
 
 class Environment:
@@ -89,7 +88,7 @@ class Environment:
     ) -> None:
         self._apps = apps
         self._tools = tools
-        self._results: deque[Any] = deque(maxlen=MAX_SHOWN)
+        self._results: deque[Any] = deque(maxlen=MAX_ANSWERS)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         """Run one tool. The observation's ``value`` is the result in upstream's form."""
@@ -103,8 +102,9 @@ class Environment:
         return Observation(as_message(observation.value))
 
     def newest_answers(self, last: int) -> list[Any]:
-        """Return the most recent answers as they are now, ``last`` of them, at most `MAX_SHOWN`.
-        Upstream writes answers at the end of a batch, when later calls may have changed them."""
+        """Return the ``last`` newest answers with their present values, at most `MAX_ANSWERS`.
+        Upstream writes answers at the end of a batch; later calls may have changed earlier answers.
+        """
         results = list(self._results)
         return [as_message(result) for result in results[max(0, len(results) - last) :]]
 

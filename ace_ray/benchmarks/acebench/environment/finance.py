@@ -25,7 +25,7 @@ class Finance:
 
     @property
     def account(self) -> Record:
-        """The account of the logged-in user. Refuses the call if no user is logged in."""
+        """The account of the logged-in user. Raises a refusal if no user is logged in."""
         require(self.is_logged_in and self.current_user is not None, "logged_out")
         return self.user_accounts[str(self.current_user)]
 

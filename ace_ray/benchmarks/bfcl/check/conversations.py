@@ -3,18 +3,18 @@
 
 Multi-turn:
 
-The key is the published calls of an entry, a list for each turn. The model's calls and the key's
-calls are replayed on two separate sets of new tool instances. After each turn in which the key has
-calls, all public attributes of both sets must be equal. Each result of the key's calls in the turn
-must be among the results of the model's calls up to then, in any order.
+The gold calls are the published calls of an entry, a list for each turn. The model's calls and the
+gold calls are replayed on two separate sets of new tool instances. After each turn with gold calls,
+all public attributes of both sets must be equal. Each result of the turn's gold calls must be among
+the results of the model's calls up to then, in any order.
 
-A turn in which the key lacks calls is not judged: functions are held out, or the user omits a
-parameter. The model may make a useful call there, for example ``cd`` before a later ``mv``. If the
-call's effect contradicts the key, the next judged turn fails, since all state is compared there.
+A turn without gold calls is not judged: functions are held out, or the user omits a parameter. The
+model may make a useful call there, for example ``cd`` before a later ``mv``. If the call leads to
+another state than the gold calls, the next judged turn fails, since all state is compared there.
 
-``official`` is upstream's verdict. The model's and the key's instances share the objects that
+``official`` is upstream's verdict. The model's and the gold instances share the objects that
 upstream's instances share in one process (`tools.environment.Shared`); instances of different
-entries share nothing. ``strict`` differs in two points. The model and the key share nothing. A
+entries share nothing. ``strict`` differs in two points. The two sets share nothing. A
 conversation that reaches the step limit in its last turn is wrong; upstream judges this turn.
 
 Agentic (memory and web search): the answer is the last message without a call. It is correct if it
@@ -51,7 +51,7 @@ Executable = Callable[[Answer], list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Result of upstream's checks of one turn. ``expects_calls``: the key has calls in it;
+    """Result of upstream's checks of one turn. ``expects_calls``: the turn has gold calls;
     otherwise nothing is compared. ``called``: the model made calls."""
 
     expects_calls: bool
@@ -59,7 +59,7 @@ class Turn:
     state: str = ""
     """Name of the first attribute that differs, "" if all are equal."""
     missing: int = 0
-    """Number of the key's results that are missing among the model's results."""
+    """Number of results of gold calls that are missing among the model's results."""
 
     @property
     def passed(self) -> bool:
@@ -78,14 +78,14 @@ def check_multi_turn(
     """Return the verdicts of both rule sets on a conversation; never raises because of an answer.
 
     Args:
-        entry: a multi-turn entry; ``entry.gold`` has the key's calls of each turn as strings.
+        entry: a multi-turn entry; ``entry.gold`` has the gold calls of each turn as strings.
         turns: the model's answers, one per step, for each turn that began.
         ending: why the conversation ended early ("steps", "context", "deadline"), or "". Outputs of
             bfcl-eval can have "inference" too: inference failed without an answer.
         executable: returns the calls of an answer as strings, None for an answer without calls.
 
-    Metrics: ``turns_passed``, ``turns_state`` (equal state) and ``turns_response`` (all results of
-    the key found) are fractions of all turns. ``turn_<n>``, from 1, is 1 if turn n passed, else 0.
+    Metrics: ``turns_passed``, ``turns_state`` (equal state) and ``turns_response`` (all gold
+    results found) are fractions of all turns. ``turn_<n>``, from 1, is 1 if turn n passed, else 0.
 
     Raises:
         UserError: the user's copy of bfcl-eval lacks a class or a method that the entry needs."""
@@ -110,9 +110,9 @@ def replay(
     *,
     shared: bool = False,
 ) -> tuple[list[Turn], bool]:
-    """Replay the turns that both the model and the key have. Return a `Turn` for each of these
-    turns, and whether a call changed an object that the model's and the key's instances share.
-    ``shared``: let these instances share objects as in upstream."""
+    """Replay the turns that both ``steps`` (the model's) and ``gold`` have. Return a `Turn` for
+    each of these turns, and whether a call changed an object that both sets of instances share.
+    ``shared``: let the two sets of instances share objects as in upstream."""
     pairs = list(zip(steps, gold, strict=False))
     ops: list[Op] = [open_op(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
     for turn, gold_calls in pairs:
@@ -127,7 +127,7 @@ def replay(
 
 def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
     """Yield a `Turn` for each replayed turn. ``answers`` are the results of `replay`'s operations:
-    per turn, those of the model's steps, of the key's calls and, if it has calls, "difference"."""
+    per turn, of the model's steps, of the gold calls, and of "difference" if it has gold calls."""
     results: Counter[str] = Counter()
     for turn, gold_calls in played:
         for _ in turn:
@@ -169,7 +169,7 @@ def _failure(turn: Turn, number: int) -> tuple[str, str]:
         return NO_CALLS, f"turn {number} has no calls"
     if turn.state:
         return STATE, f"after turn {number}, {turn.state} differs"
-    return RESPONSE, f"turn {number} lacks {turn.missing} of the key's results"
+    return RESPONSE, f"turn {number} lacks {turn.missing} results of the gold calls"
 
 
 _IGNORED = str.maketrans("", "", ",./-_*^()")

@@ -62,7 +62,7 @@ class Rules:
             return self._greedy_fault(calls)
         if "multiple" in self.category:
             return self.call_fault(calls[0], 0)
-        return self._call_fault(self.functions[0], calls[0], 0)
+        return self._compare_call(self.functions[0], calls[0], 0)
 
     def count_fault(self, calls: Sequence[DecodedCall]) -> Fault | None:
         checker, expected = "simple_function_checker", 1
@@ -75,10 +75,10 @@ class Rules:
         return f"{checker}:wrong_count", f"{len(calls)} calls instead of {expected}"
 
     def call_fault(self, call: DecodedCall, gold_index: int) -> Fault | None:
-        """Compare a call with the expected call ``gold_index``. Return the fault, or None."""
+        """Return the first fault of a call, compared with expected call ``gold_index``; or None."""
         name = next(iter(self.gold[gold_index]))
         function = next((doc for doc in self.functions if doc["name"] == name), None)
-        return self._call_fault(function, call, gold_index)
+        return self._compare_call(function, call, gold_index)
 
     def name_of(self, function: Mapping[str, Any]) -> str:
         """Return the name under which a function was offered."""
@@ -94,7 +94,7 @@ class Rules:
             pool.remove(fitting)
         return None
 
-    def _call_fault(self, function: Any, call: DecodedCall, gold_index: int) -> Fault | None:
+    def _compare_call(self, function: Any, call: DecodedCall, gold_index: int) -> Fault | None:
         acceptable = next(iter(self.gold[gold_index].values()))
         params = function["parameters"]["properties"]
         required = function["parameters"]["required"]
@@ -109,7 +109,7 @@ class Rules:
             if param not in params or param not in acceptable:
                 unexpected = "simple_function_checker:unexpected_param"
                 return unexpected, f"the parameter {shorten(param)} is not expected"
-            fault = self._param_fault(param, value, params[param], acceptable[param])
+            fault = self._compare_argument(param, value, params[param], acceptable[param])
             if fault is not None:
                 return fault
         for param, options in acceptable.items():
@@ -118,7 +118,7 @@ class Rules:
                 return missing, f"the parameter {shorten(param)} is missing"
         return None
 
-    def _param_fault(
+    def _compare_argument(
         self, param: str, value: Any, details: Mapping[str, Any], options: Sequence[Any]
     ) -> Fault | None:
         described_type = details["type"]
@@ -186,10 +186,10 @@ def type_fault(
 ) -> tuple[Fault | None, bool]:
     """Check the type of ``value``. Return the fault or None, and whether ``value`` is a variable.
 
-    Two types are accepted: ``expected`` (documented) and that of the first option other than
+    Two types are accepted: ``expected`` (documented) and the type of the first option other than
     "". If the two differ, ``value`` is a variable, which is compared without normalisation. Items
-    of a list may have the type ``nested``, or that of an option's items. They are not checked if an
-    option is not a list, for example ""."""
+    of a list may have the type ``nested``, or the type of an option's items. Items are not checked
+    if an option is not a list, for example ""."""
     kind = next((type(option) for option in options if option != ""), None)
     if type(value) is expected:
         variable = kind is not None and kind is not expected
@@ -212,9 +212,9 @@ def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
 
 
 def value_fault(param: Any, value: Any, options: Sequence[Any], expected: type) -> Fault | None:
-    """Check that a value of type ``expected`` equals one of the options.
+    """Return the fault of a value of type ``expected`` that equals none of ``options``, or None.
 
-    Strings, also those in lists, are normalised. Option "" is an empty list. Other values are
+    Strings, also strings in lists, are normalised. Option "" is an empty list. Other values are
     compared under Python's ``==``, where 1 equals 1.0 and True."""
     if expected is str:
         kind, noun, text = "string", "strings", normalize(value)
@@ -231,8 +231,8 @@ def value_fault(param: Any, value: Any, options: Sequence[Any], expected: type) 
 
 
 def dict_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
-    """Check that an object fits an option, which maps each key to a list of acceptable values. If
-    no option fits, return the fault that the last option gives."""
+    """Return None if an object fits an option, which maps each key to a list of acceptable values;
+    else the fault that the last option gives."""
     fault: Fault | None = ("dict_checker:unclear", f"{shorten(param)} has no acceptable value")
     for option in options:
         if option != "":
@@ -263,8 +263,8 @@ def _option_fault(param: Any, value: Any, option: Any) -> Fault | None:
 
 
 def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list of objects fits one of the options. An option is a list of objects. It fits
-    if it has the same length, and each object fits the option's object at the same index."""
+    """Return None if a list of objects fits an option: a list of the same length, whose objects
+    (see `dict_fault`) fit the objects at the same index. Else return the last option's fault."""
     fault: Fault | None = ("list_dict_checker:unclear", f"{shorten(param)} has no acceptable value")
     for option in options:
         if len(value) != len(option):

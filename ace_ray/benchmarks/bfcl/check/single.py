@@ -164,8 +164,7 @@ def _parallel_fault(rules: Rules, calls: Sequence[DecodedCall]) -> Fault | None:
     """Return None if every expected call can be assigned a matching call, else the fault.
 
     There must be as many calls as expected. A call does not match if the checker raises on it. If
-    no complete assignment exists, such an exception is raised again instead of returning a fault.
-    """
+    no complete assignment exists, raise the last such exception instead of returning a fault."""
     raised: Exception | None = None
     fitting: list[list[int]] = []
     for gold_index in range(len(rules.gold)):
@@ -306,13 +305,13 @@ def attempts_call(text: str) -> bool:
 
 
 def _strip_lead(text: str) -> tuple[str, bool]:
-    """Return the text after the start that `_LEAD` matches, and whether that has a fence."""
+    """Return the text after the start that `_LEAD` matches, and whether that start has a fence."""
     lead = _LEAD.match(text)
     return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
 
 
 def _is_call(text: str) -> bool:
-    """Return whether a text starts with a line of calls ``f(...)``, the last maybe cut off."""
+    """Return whether a text starts with a line of calls ``f(...)``; the last may be cut off."""
     at = 0
     while call := _CALL.match(text, at):
         end = _bracket_end(text, call.end())

@@ -153,7 +153,7 @@ _SPACE = re.compile(r"\s*+")
 
 
 def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
-    """Convert a text to type ``kind``; the items of an array have type ``items``.
+    """Convert JavaScript source to type ``kind``; the items of an array have type ``items``.
 
     Raises `ValueError` for an unknown type and for too many digits."""
     if kind in ("dict", "array") and len(text) > (MAX_CHARS if kind == "dict" else MAX_LIST_CHARS):

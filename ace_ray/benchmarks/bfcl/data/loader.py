@@ -69,7 +69,7 @@ Line = tuple[str, Row]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Load the entries category by category, in the order of their rows. Raises `UserError`."""
+    """Load the entries of ``categories`` in order. Raises `UserError` for an invalid row."""
     for category in categories:
         if category not in ALL_CATEGORIES:
             raise UserError(
@@ -96,7 +96,7 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
     """Return ``{scenario: conversations}``: the conversations that fill the scenario's memory, in
     order.
 
-    A conversation is ``{"id", "question": [[messages] per turn]}``; all backends share ids."""
+    A conversation is ``{"id", "question": [[messages] per turn]}``, for all kinds of memory."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)
@@ -161,7 +161,7 @@ class _Reader:
         ]
 
     def _rows(self, category: str, path: str) -> Rows:
-        """Read a file; give rows of unused categories the form of the others."""
+        """Read a file's rows by id. Convert rows of `UNUSED` categories to the usual form."""
         raw, location = self._package.read(path), self._package.full_path(path)
         if category == CHATABLE:
             return {
@@ -186,7 +186,7 @@ class _Reader:
 def _single_record(
     category: str, row_id: str, location: str, row: Row, answer: Line | None
 ) -> Record:
-    """Make an entry. In the categories REST and EXEC, its gold answer is texts of calls."""
+    """Make a record of a single-turn row. In REST and EXEC, the gold answer is source of calls."""
     parse_tree(SingleRow, row, location)
     gold = None
     if category in (REST, *EXEC):
@@ -249,7 +249,7 @@ def _parse_gold(texts: Sequence[str], functions: Sequence[Any]) -> list[dict[str
 
 
 def _to_options(value: Any) -> Any:
-    """Return a value; in an object, each value becomes a list of acceptable values."""
+    """Return a gold value. In an object, wrap each value in a list, its acceptable values."""
     return {key: [inner] for key, inner in value.items()} if isinstance(value, dict) else value
 
 

@@ -147,5 +147,5 @@ class UpstreamPackage(UpstreamCopy):
 
 
 def data_sha256(package: UpstreamPackage) -> str:
-    """Compute the SHA-256 (hex) of the data files' names and contents. Raises `UserError`."""
+    """Compute the SHA-256 (hex) of all data files. Raises `UserError` if a file is missing."""
     return files_hash({path: package.read(path) for path in data_files()})

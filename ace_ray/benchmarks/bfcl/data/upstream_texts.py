@@ -150,7 +150,7 @@ class _Source:
     def text(self, *path: str, fields: frozenset[str] | None = None) -> str:
         """Return the string at ``path``: the name of a module constant, then keys inside it.
 
-        ``fields``: the string must be a template with exactly these fields. Raises `UserError`."""
+        Raises `UserError` if there is no such string, or if it has other fields than ``fields``."""
         value: Any = self._constants
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None

@@ -41,7 +41,7 @@ def decode(
 ) -> list[dict[Any, dict[Any, Any]]]:
     """Decode a text into calls: ``[{name: {parameter: value}}, ...]``.
 
-    Raises `NotCalls` if upstream's decoder returns no list, `Refusal` if it would run code."""
+    Raises `NotCalls` if upstream's decoder returns no list, `Refusal` if that would run code."""
     calls = read(text, form, language)
     if calls is None:
         raise NotCalls("no call")
@@ -109,7 +109,7 @@ def read(
     """Read the calls of a text as `DecodedCall` objects. Return None if upstream's decoder does not
     return a list.
 
-    Raises `NotCalls` if upstream's decoder raises, and `Refusal` if it would run code."""
+    Raises `NotCalls` if upstream's decoder raises, and `Refusal` if that would run code."""
     text = _source(text, form)
     if form.returned == "json":
         return read_json(text)
@@ -144,7 +144,7 @@ def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[D
 
 
 def _source(text: str, form: Form) -> str:
-    """Return the part of the text that upstream's decoder parses."""
+    """Return the part of a text that upstream parses. Raises `NotCalls` if tags are missing."""
     if len(text) > MAX_CHARS:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
     text = text.strip("`\n ")

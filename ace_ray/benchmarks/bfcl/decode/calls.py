@@ -61,7 +61,7 @@ class DecodedCall(NamedTuple):
     for ``**`` in Python, and for a positional argument in Java and JavaScript. ``positional`` maps
     the index of a positional argument to a function that returns its value, and may raise
     `NotCalls` or `Refusal`. ``bare``: number of positional arguments that upstream keeps
-    under None; with more than one, its decoder fails. ``repeated``: an argument name that is given
+    under None; with several, upstream's decoder fails. ``repeated``: an argument name that is given
     twice; upstream takes the last value."""
 
     name: Any

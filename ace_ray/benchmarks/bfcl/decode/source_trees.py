@@ -26,7 +26,7 @@ _JAVA_COMMENTS = ("line_comment", "block_comment")
 
 
 def read_java(text: str) -> list[DecodedCall] | None:
-    """Read the first call of a text. Return a list of this call, or None if the text contains none.
+    """Read the first call in Java source. Return a list with this call, or None without a call.
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
     try:
@@ -98,8 +98,8 @@ _JAVASCRIPT_BARE = ("identifier", "true")
 
 
 def read_javascript(text: str) -> list[DecodedCall] | None:
-    """Read the first call that is a complete statement. Return a list of this call; None if no
-    statement is a call.
+    """Read the first call in JavaScript source that is a complete statement. Return a list with
+    this call; None if no statement is a call.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "javascript")

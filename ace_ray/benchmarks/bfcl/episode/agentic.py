@@ -43,13 +43,13 @@ async def prepare_memory(
     conversation starts with the memory that the previous one left.
 
     Args:
-        entry: any entry of the scenario and backend.
+        entry: any entry with this scenario and kind of memory.
         conversations: ``{"id", "question": [[message, ...] per turn]}``.
 
     Returns:
         {"snapshot": the final memory, "conversations": [{"id", "ended", "messages", "turns",
         "results"}, ...]}. A conversation truncated by the context or the deadline does not change
-        the memory, as in upstream; one truncated by the step limit does. Conversations that the
+        the memory, as in upstream; a stop at the step limit keeps changes. Conversations that the
         deadline prevented are listed as empty, with the ending "deadline".
 
     Raises:
@@ -144,8 +144,8 @@ _MODES = ("raw", "markdown", "truncate")
 
 
 class WebSearchAPI:
-    """The web search tools. The class has upstream's name, since Python's errors show it to the
-    model.
+    """The web search tools. The class has upstream's name, since Python's errors show the name to
+    the model.
 
     Raises `ServiceFailed` if a service fails; the row is then not scored as wrong."""
 
@@ -228,7 +228,7 @@ async def web_search_rollout(
     transport: Transport,
 ) -> Episode:
     """Run a web search entry's episode. `Episode.state` has ``turns``, ``results`` and ``ended``.
-    Raises `RowError`, for example `ServiceFailed`."""
+    Raises `RowError` if the model or a service fails."""
     functions, _ = settings.functions(entry)
     tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))
     messages = add_system(settings.prompts.texts.agentic, entry.data["question"][0])

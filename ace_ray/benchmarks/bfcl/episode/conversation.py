@@ -162,7 +162,7 @@ class Sandbox:
 
 
 async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettings) -> Episode:
-    """Run the episode of a multi-turn entry. Raises `RowError`.
+    """Run the episode of a multi-turn entry. Raises `RowError` if the model or sandbox fails.
 
     A conversation that the step limit, the context or the deadline truncates keeps its earlier
     results. Held-out functions are added in their turn, in the user message (prompt mode) or as

@@ -68,7 +68,7 @@ class Service:
         """Send a GET request, and retry it after failures. Return the first reply that needs no
         retry.
 
-        Raises `ServiceFailed`."""
+        Raises `ServiceFailed` if all attempts fail."""
         return await self._ask("GET", params, None)
 
     async def post(self, value: Any) -> Reply:
@@ -112,7 +112,7 @@ class Embeddings:
         self._vectors: dict[str, list[float]] = {}
 
     async def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text. Raises `ServiceFailed`."""
+        """Return one vector per text. Raises `ServiceFailed` if the endpoint returns none."""
         missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         for start in range(0, len(missing), MAX_BATCH):
             batch = missing[start : start + MAX_BATCH]

@@ -104,7 +104,7 @@ _NAMED = (("name", "arguments"), ("tool_name", "parameters"))
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ResultFile:
     """One file of a result folder; ``label`` is the category in the file's name."""
 
     path: Path
@@ -149,7 +149,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
                 value = value_of(row, "output", location)
                 yield location, _output(entry, value, sample_of(row, location), form, entries)
         return
-    sources = _sources(path, entries)
+    sources = _result_files(path, entries)
     model = _model_folder(sources[0].path).name
     form = _form_of([source.path for source in sources], "result", model)
     for source in sources:
@@ -173,9 +173,9 @@ def _is_dropped(entry_id: Any, entries: Entries) -> bool:
 
 
 def _output(entry: Entry, value: Any, sample: int | str, form: Form, entries: Entries) -> Output:
-    """Return an output, with a remark if an irrelevance answer is [], which may be text or none."""
+    """Return an output. Note the irrelevance answer [], which may stand for text or for nothing."""
     if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
-        remark = "empty lists in irrelevance categories, with words or without (strict: refusals)"
+        remark = "answers [] in irrelevance categories, perhaps with text (strict: refusals)"
         entries.remarks[remark] += 1
     return Output(entry, sample, _episode(entry, value, form))
 
@@ -189,8 +189,9 @@ def _find_entry(row: Row, entries: Entries, location: str) -> Entry:
     return entries.entry_of(row, location)
 
 
-def _sources(path: Path, entries: Entries) -> list[Source]:
-    """Return the files to score, in the order of the categories. Raises `UserError`."""
+def _result_files(path: Path, entries: Entries) -> list[ResultFile]:
+    """Return one file per category, in the order of the categories. Raises `UserError` if there is
+    no file, or if files are from several models or repeat a category."""
     if path.is_file():
         files = [path]
     elif path.is_dir():
@@ -204,11 +205,11 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
         names = ", ".join([folder.name for folder in models][:3])
         problem = f"contains the results of {len(models)} models: {names}"
         raise UserError(problem, where=str(path), fix=fix)
-    sources: dict[str, Source] = {}
+    sources: dict[str, ResultFile] = {}
     for file in files:
         name = _FILE.fullmatch(file.name)
         assert name is not None  # `_find_files` and `_outputs` have checked the name
-        source = Source(file, name[1])
+        source = ResultFile(file, name[1])
         if source.label in _GROUP_NAMES:
             entries.remarks[f"files named {source.label}, a group of categories, skipped"] += 1
             continue
@@ -219,7 +220,7 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
             continue
         require_known("category", source.category, entries.categories, str(file))
         if duplicate := sources.get(source.category):
-            problem = f"is a second file of {source.category}; the other one is {duplicate.path}"
+            problem = f"is a second file of {source.category}, besides {duplicate.path}"
             raise UserError(problem, where=str(file), fix="remove one of them")
         sources[source.category] = source
     if not sources:
@@ -249,7 +250,7 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     "tagged": the name has ``FC``, and most answers with calls are strings with tags.
     "calls": the calls are lists, and at least half of them have JSON strings as arguments.
     "objects": the calls are lists with other arguments.
-    Some names decide it otherwise (`_FC_TEXTS`, `_TAGS_ONLY`, `_LISTS_ONLY`).
+    Some names have another format (`_FC_TEXTS`, `_TAGS_ONLY`, `_LISTS_ONLY`).
 
     Raises `UserError` if no answer is a list and a string has a call in a format that only
     upstream's handler of this model can read."""
@@ -330,10 +331,10 @@ def _episode(entry: Entry, value: Any, form: Form) -> Episode:
 
 
 def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answer]], str]:
-    """Return the answers of each turn, and why they ended early (see `check_multi_turn`)."""
+    """Return the answers of each turn, and the ``ending`` that `check_multi_turn` takes."""
     agentic = entry.category in groups.AGENTIC
-    is_one = isinstance(value, list) and all(isinstance(turn, list) for turn in value)
-    if not is_one or (agentic and len(value) != 1):
+    has_turns = isinstance(value, list) and all(isinstance(turn, list) for turn in value)
+    if not has_turns or (agentic and len(value) != 1):
         return [], "inference"
     if len(value) + sum(map(len, value)) > MAX_ANSWERS:
         return [], "steps"
@@ -385,7 +386,7 @@ def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON, or text that is not JSON if the value is nested too deep."""
+    """Return ``value`` as JSON text, or text that is not JSON if it is nested too deeply."""
     try:
         return json.dumps(value)
     except RecursionError:

@@ -95,7 +95,7 @@ VERSIONS = {"v4": V4, "v3": V3}
 # Endings of an episode. "preparation": a conversation that filled its memory was truncated.
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
 GOLD = "gold_token_probability"
-# Shares of a conversation's turns: passed, with the key's state, with all results of the key.
+# Shares of a conversation's turns: passed, with the gold state, with all gold results.
 TURN_METRICS = ("turns_passed", "turns_state", "turns_response")
 
 
@@ -157,8 +157,8 @@ class Diagnostics:
         """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None if no row has a
         form.
 
-        The range and standard deviation of the forms' accuracies are in percentage points. They are
-        None if fewer than two forms have judged rows."""
+        The range and standard deviation of the forms' accuracies are in percentage points, or None
+        if fewer than two forms have judged rows."""
         if not self._forms:
             return None
         return {rules: self._sensitivity(rules) for rules in RULE_SETS}

@@ -62,7 +62,7 @@ class Tools:
     def op_open(
         self, attempt: _Attempt, name: str, initial_state: Mapping[str, Any], shared: bool
     ) -> None:
-        """Create the environment ``name``. ``shared``: it shares objects with other environments of
+        """Create the environment ``name``. ``shared``: share objects with the other environments of
         the attempt (see `Shared`)."""
         state = InitialState(**initial_state)
         memo = attempt.shared if shared else None

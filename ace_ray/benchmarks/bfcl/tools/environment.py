@@ -28,7 +28,7 @@ Docs = Mapping[str, Sequence[Mapping[str, Any]]]
 @dataclass(frozen=True, slots=True)
 class InitialState:
     """The classes of an environment, with their initial configuration; picklable. ``names`` maps
-    each class to all its documented methods. Upstream executes calls of all of them, even while an
+    each class to all its documented methods. Upstream executes calls of all methods, even while an
     entry does not yet offer a method to the model."""
 
     names: Mapping[str, tuple[str, ...]]
@@ -75,7 +75,7 @@ class Environment:
 
     - ``step`` {"texts": [one call, ...]}: run the calls. Return their results as a model sees them.
     - ``dump``: return the part of the memory that a prompt shows, as a string.
-    - ``snapshot``: return the memory as JSON values. ``restore`` {"snapshot": ...}: restore it.
+    - ``snapshot``: return the memory as JSON values. ``restore`` {"snapshot": ...}: load a memory.
     - ``texts`` {"texts": [one call, ...]}: return the strings whose embeddings the calls may need.
     - ``vectors`` {"vectors": {text: [float, ...]}}: provide embeddings (vector memory only).
 
@@ -250,7 +250,7 @@ def has_shared_changes(shared: Shared) -> bool:
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """Return ``Class.attribute`` of the first public attribute in which the instances of two
+    """Return ``Class.attribute``, the first public attribute in which the instances of two
     environments differ, or "".
 
     ``theirs`` has the instances after the gold calls. Attributes that only ``ours`` has are not

@@ -31,8 +31,8 @@ def remove_call_spaces(text: str) -> str:
 
     Upstream inserts an instance's name before each tool name. Its regular expression also removes
     these spaces: ``echo(content='a (b)')`` writes ``a(b)``. Such strings reach files and messages,
-    so they must be equal. Upstream's expression inserts instance names into strings, too; this
-    function does not, since no gold value contains them."""
+    so they must be equal to upstream's. Upstream also inserts instance names into strings; this
+    function does not, since no gold value contains instance names."""
     return _BEFORE_BRACKET.sub(r"\1", text)
 
 
@@ -40,8 +40,8 @@ def evaluate(text: str, tools: Tools, convert: Convert) -> Any:
     """Execute the call in ``text``, and return its result.
 
     A nested call's result is passed through ``convert`` before it becomes an argument. Raises
-    `CallRefused`; `NameError`, with Python's message, for an unknown tool; and any `Exception` that
-    the tool raises."""
+    `CallRefused` unless the text is a call with literal arguments; `NameError`, with Python's
+    message, for an unknown tool; and any `Exception` that the tool raises."""
     text = remove_call_spaces(text)
     name = text.split("(", 1)[0]
     if "." in name:

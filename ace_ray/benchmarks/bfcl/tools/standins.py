@@ -42,7 +42,7 @@ class Encoder:
         return 0  # the value is not used here
 
     def encode(self, texts: Sequence[Any], normalize_embeddings: bool = False) -> Any:
-        """Return an L2-normalised float32 row per text. Raises `LookupError`: unknown text."""
+        """Return an L2-normalised float32 row per text. Raises `LookupError` for unknown text."""
         import numpy as np
 
         vectors = _VECTORS.get({})

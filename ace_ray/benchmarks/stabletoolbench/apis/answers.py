@@ -86,7 +86,7 @@ def parse_json(text: str, max_chars: int, *, floats: bool = False) -> Any:
     """Parse a JSON text. Raises `UnusableJson` if it is not JSON or exceeds the bounds.
 
     NaN, infinities and numbers that are too large for a float become strings, so that the value can
-    be stored as JSON. If ``floats`` is true, they become NaN or infinite floats, as in Python."""
+    be stored as JSON. If ``floats`` is true, such numbers stay floats, as in Python."""
     if len(text) > max_chars:
         raise UnusableJson(f"longer than {max_chars:,} characters")
     try:
@@ -118,8 +118,7 @@ def arguments_of(arguments: str) -> Any:
     """Return a call's arguments as upstream's server reads them; objects keep their order of keys.
 
     Any JSON value is valid, such as ``[1]`` or ``null``. Empty text means no arguments. Raises
-    `UnusableJson` for text that is not JSON or exceeds the bounds.
-    """
+    `UnusableJson` for text that is not JSON or exceeds the bounds."""
     return parse_json(arguments, MAX_ARGUMENTS, floats=True) if arguments else {}
 
 

@@ -1,4 +1,4 @@
-"""Cache of API answers in one SQLite file: its owner, which episodes call.
+"""Cache of API answers in one SQLite file, which one process owns and episodes call.
 
 The key of an answer is the API, the arguments and the maker: a simulator's id, "" for the real API,
 or `RECORDED` for imported JSON files (see `json_files`).
@@ -24,7 +24,7 @@ from ace_ray.util.local_files import local_folder
 
 Mode = Literal["read", "readwrite"]
 # A recorded answer: its JSON text, its maker, and 1 if the maker failed to answer.
-Found = list[Any]
+Record = list[Any]
 FILE = "answers.sqlite3"
 RECORDED = "recorded"
 EXAMPLES, EXAMPLE_CHARS = 5, 2048
@@ -55,7 +55,7 @@ def cache_key(api: Api) -> str:
 
 
 class AnswerCache:
-    """A benchmark's `Service` that owns the answers in ``folder``. It gets one call at a time.
+    """A benchmark's `Service` that owns the answers in ``folder``. Calls come one at a time.
 
     Before `open`, the object can be sent to another process. SQLite's locks separate the writes of
     several runs. The mode ``read`` changes nothing. The mode ``readwrite`` creates the folder and
@@ -75,8 +75,7 @@ class AnswerCache:
     def call(self, method: str, *values: Any) -> Any:
         """Call `get`, `put` or `examples`.
 
-        Raises `RowError` if the file can no longer be read; the row is then retried.
-        """
+        Raises `RowError` if the file can no longer be read; the row is then retried."""
         try:
             self.open()
             return _METHODS[method](self, *values)
@@ -88,14 +87,13 @@ class AnswerCache:
             self._database.close()
             self._database = None
 
-    def get(self, api: str, arguments: str, simulator_id: str) -> Found | None:
+    def get(self, api: str, arguments: str, simulator_id: str) -> Record | None:
         """Return the answer that is recorded for a call, or None.
 
         ``arguments`` is JSON text that keeps the given order of keys, on which only the keys of
-        imported answers depend, as in upstream's server. Imported answers take precedence: only
-        they are part of a run's identity, so answers that a run records must not replace them in
-        the next run.
-        """
+        imported answers depend, as in upstream's server. Imported answers take precedence: they
+        belong to a run's identity, so answers that a run records must not replace imported answers
+        in the next run."""
         value = json.loads(arguments)
         makers = (RECORDED, simulator_id, "")
         rows = self._connection.execute(
@@ -108,9 +106,9 @@ class AnswerCache:
 
     def put(
         self, api: str, arguments: str, simulator_id: str, answer: str, failed: int
-    ) -> Found | None:
-        """Record an answer on disk, unless the call has one with this ``simulator_id``. Then return
-        the result of `get`, which may be None if recording failed. The failure is logged."""
+    ) -> Record | None:
+        """Record an answer, unless the call has an answer with this ``simulator_id``. Return the
+        result of `get`, which may be None if recording failed; such a failure is logged."""
         value = json.loads(arguments)
         text = json.dumps(str(value))
         row = (api, canonical_json(value), simulator_id, text, answer, failed)
@@ -126,7 +124,7 @@ class AnswerCache:
     def examples(self, api: str) -> list[list[str]]:
         """Return up to `EXAMPLES` imported answers of an API as texts: [arguments, answer] each.
 
-        The last ones are left out while the texts have more than `EXAMPLE_CHARS` characters in all.
+        The last are left out until all texts have at most `EXAMPLE_CHARS` characters in total.
         Answers that runs record are not used, since they depend on the order of episodes."""
         rows = self._connection.execute(
             "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",
@@ -150,8 +148,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
-def answer_of(record: Found) -> ApiAnswer:
-    """Return a recorded answer as an `ApiCaller` gives it."""
+def answer_of(record: Record) -> ApiAnswer:
+    """Convert a recorded answer to an `ApiAnswer` whose source is the cache."""
     text, maker, failed = record
     tree = json.loads(text)
     origin = RECORDED if maker == RECORDED else "simulator" if maker else "real"
@@ -161,7 +159,7 @@ def answer_of(record: Found) -> ApiAnswer:
 
 def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
     """Return the SHA-256 (hex) of the imported answers of ``apis`` (`cache_key`); None if there are
-    no such answers. Raises `UserError` as `AnswerCache.open` does."""
+    no such answers. Raises `UserError` if the file is not a cache."""
     if not (folder / FILE).exists():
         return None
     with closing(open_database(folder, "read")) as database:
@@ -177,7 +175,8 @@ def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
 
 
 def open_database(folder: Path, mode: Mode) -> sqlite3.Connection:
-    """Open the file of answers in ``folder``. Raises `UserError` as `AnswerCache.open` does."""
+    """Open the file of answers in ``folder``. Raises `UserError` if it is missing (in mode
+    ``read``), cannot be written (``readwrite``), or is not a cache."""
     path = folder / FILE
     fix = "correct the path of the cache, or move the file away"
     try:

@@ -70,7 +70,7 @@ def export_answers(folder: Path, target: Path) -> int:
 
     ``target`` is a new or empty folder. If a call has several answers, the imported one is written,
     or else the oldest. APIs whose names are not file names are left out, with a warning. Raises
-    `UserError`."""
+    `UserError` if there are no answers, or ``target`` is not empty or cannot be written."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError("is not an empty folder", where=str(target), fix="name a new folder")
     exported, left_out = 0, []

@@ -99,7 +99,7 @@ class RealApis:
 
 
 def check_real(config: RealConfig, location: str) -> None:
-    """Raise `UserError`, without the URL, if it is malformed or may contain a secret."""
+    """Raise `UserError`, which omits the URL, if ``service_url`` is malformed or may hold a key."""
     location, fix = f"{location}.service_url", "write https://HOST/PATH"
     try:
         http_url(config.service_url)
@@ -125,7 +125,7 @@ def read_key(config: RealConfig, location: str) -> str:
         raise UserError(
             f"the environment variable {name!r} does not contain a key",
             where=f"{location}.key_env",
-            fix="export it",
+            fix=f"export {name}",
         )
     return key
 

@@ -75,7 +75,7 @@ SCHEMA_SHA256 = digest(SCHEMA)
 
 
 def form_of(model: str) -> Form:
-    """Return the prompt form for a model's name. Only the last part of a path counts."""
+    """Return the prompt form for a model's name or path: "own" unless it is a MirrorAPI model."""
     name = model.rstrip("/").rpartition("/")[2].lower().replace("-", "").replace("_", "")
     if "mirrorapi" not in name:
         return "own"
@@ -190,8 +190,8 @@ FAILED = "The API server failed to answer."
 class Simulator:
     """Asks a model for an API's answer, up to `ATTEMPTS` times.
 
-    Errors of the model are raised, with one exception: if the model refuses a prompt, only the API
-    call fails. The agent's arguments in the prompt may be the reason."""
+    Errors of the model are raised. But if the model refuses a prompt, only the API call fails: the
+    agent's arguments in the prompt may be the reason."""
 
     def __init__(self, model: RoleModel, form: Form, system: str) -> None:
         self._model, self._form, self._system = model, form, system

@@ -28,9 +28,9 @@ NO_ANSWER = "The API server has no answer to this request."
 
 
 class ApiSources:
-    """Backends that a run's config names, and their part of the run's identity.
+    """Sources of API answers (backends) that a run's config names.
 
-    ``backends`` lists their names in the order in which they are tried. ``simulator`` is the role
+    ``backends`` lists the names in the order in which backends are tried. ``simulator`` is the role
     of the model that simulates APIs, or None. Raises `UserError` for an invalid config."""
 
     def __init__(self, options: Options, checkout: Path | None) -> None:
@@ -82,7 +82,8 @@ class ApiSources:
         }
 
     def service(self) -> Service | None:
-        """Check that the cache can be opened, and return it; None if the cache is unused."""
+        """Return the cache, or None if it is not used. Raises `UserError` if the cache cannot be
+        opened, or the environment lacks the key of the real APIs."""
         self._real_apis()  # only here: scoring a stored run does not need the service's key
         if "cache" not in self.backends:
             return None
@@ -92,7 +93,7 @@ class ApiSources:
         return service
 
     def caller(self, context: EpisodeContext) -> ApiCaller:
-        """Return the `ApiCaller` for the simulator of ``context``. Each process keeps one."""
+        """Return the `ApiCaller` for the simulator of ``context``, one object per process."""
         simulator = self.simulator_of(context)
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:
@@ -121,7 +122,7 @@ class ApiSources:
 
 
 def model_of(role: Role) -> str:
-    """Return the name of the model in ``role``, "" if the candidate plays the role."""
+    """Return the name of the model in ``role``, or "" if the evaluated model plays the role."""
     if role == "same":
         return ""
     return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source or ""

@@ -32,8 +32,7 @@ class Node:
     """A thought, action or action input; ``messages`` is the stored chat up to and including it.
 
     ``answer``: the final answer that this node or an ancestor gave, if any. ``pruned``: no step
-    follows it.
-    ``note`` contains further fields to store (JSON values).
+    follows this node. ``note`` contains further fields to store (JSON values).
     """
 
     kind: Kind

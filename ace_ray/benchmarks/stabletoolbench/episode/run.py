@@ -20,7 +20,7 @@ from ace_ray.types import Entry
 
 
 async def run_chains(rollout: Rollout) -> str:
-    """Run single chains, at most `Settings.tries`, until one has an answer.
+    """Run single chains, at most `Settings.tries`, until a chain has an answer.
 
     Return how the last chain ended: "answered", "gave_up", "max_steps" or "context". Raises
     `Truncated` and `RowError`."""
@@ -64,7 +64,8 @@ async def search(rollout: Rollout) -> str:
 
 
 async def _visit(rollout: Rollout, node: Node) -> int:
-    """Explore the tree below ``node``. Return how many levels higher the search continues."""
+    """Search below ``node``. Return how many levels higher the search continues, or a key of
+    `_ENDS` if it has ended."""
     settings = rollout.settings
     if node.is_terminal:
         return _ANSWERED

@@ -119,7 +119,7 @@ def seed_of(*key: object) -> int:
 
 
 async def gather_all(waits: Sequence[Awaitable[Answer]]) -> list[Answer]:
-    """Return all results in order. If one fails, cancel the others before raising its error."""
+    """Return all results in order. If an awaitable fails, cancel the rest and raise its error."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         return await asyncio.gather(*tasks)
@@ -205,7 +205,7 @@ def read_fac(reply: str) -> str | None:
 
 
 def read_index(reply: str) -> int | None:
-    """Return the number of the answer that a reply calls better, 0 or 1; None if it is unclear."""
+    """Return the number of the answer that a reply calls better, 0 or 1, or None if unclear."""
     reply = _shorten(reply)
     indexes = set()
     for value in _fields(_objects(reply)[0], ("index", "better", "choice")):

@@ -3,7 +3,7 @@
 SoPR, the solvable pass rate (upstream ``tooleval/eval_pass_rate.py`` and
 ``registered_cls/rtl.py::check_is_solved``), is decided by votes. In each vote, the judge first sees
 the final answer alone: is it Solved, Unsolved or Unsure? If Unsure, the judge is asked again and
-sees the execution, too. An `unanswered_reason` query is Unsolved; the judge is not asked.
+sees the execution, too. If there is an `unanswered_reason`, the answer is Unsolved without asking.
 
 FAC, final answer completeness (``fac_eval.py``), is one question about the final answer alone.
 
@@ -54,10 +54,10 @@ def unanswered_reason(answer: Answer) -> str | None:
 async def judge_sopr(
     model: RoleModel, query: str, answer: Answer, votes: int, prompts: Prompts
 ) -> list[dict[str, Any]]:
-    """Return one judgement per vote: ``{"status", "reason", "steps"}``.
+    """Judge whether ``answer`` solves ``query``. Return {"status", "reason", "steps"} per vote.
 
     Each vote has another seed. ``steps`` lists the judge's replies (`asking.reply_json`); it is
-    empty if the answer is `unanswered_reason`. Raises `JudgeError` if one vote fails; the other
+    empty if there is an `unanswered_reason`. Raises `JudgeError` if one vote fails; the other
     votes are dropped."""
     if why := unanswered_reason(answer):
         return [
@@ -99,11 +99,12 @@ def mean_points(votes: Sequence[Mapping[str, Any]]) -> float:
 async def judge_fac(
     model: RoleModel, query: str, answer: Answer, prompts: Prompts
 ) -> dict[str, Any]:
-    """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.reply_json`.
+    """Judge completeness. Return {"status": "Solved" | "Unsolved"} and `asking.reply_json` fields.
 
-    An `unanswered_reason` answer is Unsolved without asking the judge. (Upstream asks, except if
-    the final answer is missing.) Replies to upstream's question are read by upstream's rule. Raises
-    `JudgeError` if no reply states a verdict; upstream scores such an answer as Unsolved."""
+    If there is an `unanswered_reason`, the answer is Unsolved without asking the judge. (Upstream
+    asks, except if the final answer is missing.) Replies to upstream's question are read by
+    upstream's rule. Raises `JudgeError` if no reply states a verdict; upstream scores such an
+    answer as Unsolved."""
     if why := unanswered_reason(answer):
         return {"status": "Unsolved", **asking.reply_json(UNANSWERED[why], 0, 0, 0)}
     read = asking.read_fac if prompts.source == "upstream" else asking.read_complete
@@ -124,7 +125,8 @@ async def judge_sowr(
     rounds: int,
     prompts: Prompts,
 ) -> dict[str, Any]:
-    """Return ``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
+    """Compare two answers. Return ``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, in which
+    "win" is a win of the candidate.
 
     ``statuses`` are the majorities of the SoPR votes on the candidate and on the reference. If they
     differ, the side with the better status (Solved, then Unsure, then Unsolved) wins all rounds.

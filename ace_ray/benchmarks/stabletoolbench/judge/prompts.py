@@ -129,8 +129,7 @@ def trace(answer: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
     """Return the nodes of a converted answer as a flat list within ``limit`` characters.
 
     First, long texts are cut to the same length. If the list is still too long, the nodes in the
-    middle are replaced by their number.
-    """
+    middle are replaced by their number."""
     steps = [
         _step(node) for node in walk_chain(answer) if node.get("role") in ("tool", "assistant")
     ]
@@ -169,7 +168,7 @@ _SCHEMAS: Mapping[str, dict[str, Any]] = {
     "better": asking.INDEX_SCHEMA,
 }
 _SLOT = re.compile(r"\{(query|answer|answer_0|answer_1|data)\}")
-_FIX = "point it at a checkout of THUNLP-MT/StableToolBench"
+_FIX = "name a checkout of THUNLP-MT/StableToolBench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +188,8 @@ class Prompts:
 
     @property
     def schemas(self) -> Mapping[str, dict[str, Any]]:
-        """Schema of the reply to each question. There is none for upstream's wording, which asks
-        for lines of text."""
+        """JSON schema of the reply to each question. Upstream's wording has no schemas, since it
+        asks for lines of text."""
         return _SCHEMAS if self.source == "own" else {}
 
     def identity(self) -> dict[str, Any]:
@@ -200,7 +199,7 @@ class Prompts:
         return {"prompts": self.source, "prompts_sha256": self.sha256, **schema_hash}
 
     def fill(self, question: str, query: str, answer: Mapping[str, Any], limit: int) -> str:
-        """Return the prompt on a converted answer; only "execution" shows how it was made."""
+        """Return the prompt on a converted answer; only "execution" shows the agent's calls."""
         final: Any = cut(answer["final_answer"], limit // 4)
         if question == "execution":
             final = {"final_answer": final, "execution": trace(answer, limit)}

@@ -359,7 +359,7 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
         ("empty", "contains no BFCL_v4_<category>_result.json"),
         ("nowhere", "no such file or folder"),
         ("old", "contains no scored category"),
-        ("odd", "the nearest known one is 'simple_python'"),
+        ("odd", "the nearest known category is 'simple_python'"),
         ("all", "contains the results of 2 models: a, b"),
         ("twice", "is a second file of simple_python"),
         ("BFCL_v4_multiple_result.json", "no such file or folder"),
