@@ -31,8 +31,8 @@ class ClusterFit(NamedTuple):
 
 
 def fit_cluster(plans: Sequence[Plan], rows: Sequence[PlannedRows]) -> ClusterFit:
-    """Fit a pass over the ``rows`` of each run with pending rows. ``plans``: of all runs, which
-    differ only in their weights. Raises `UserError` if the pass does not fit the nodes."""
+    """Return what a pass needs; ``rows`` has the pending rows of each run that has some. ``plans``
+    has all runs, which differ only in weights. Raises `UserError` if the cluster is too small."""
     config = plans[0].config
     interactive = any(of_run.interactive.any() for of_run in rows)
     bindings = plans[0].bindings if interactive else {}
