@@ -223,7 +223,7 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
 def test_an_engine_that_vllm_refuses_is_named(
     invoke: Any, of_model: Write, engine: Any, config: Any, words: str, command: str
 ) -> None:
-    path, refusal = of_model(engine=engine, config=config), "engine: vLLM refuses it: "
+    path, refusal = of_model(engine=engine, config=config), "engine: vLLM refuses this engine: "
     if command == "doctor":
         finds(invoke("doctor", path), refusal, words)
     else:

@@ -26,8 +26,8 @@ _CLASSES = re.compile(r"^[\w.]+Error: (\d+ validation errors? for )?")
 
 
 def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int) -> str:
-    """Return a line about what vLLM has accepted. ``gpus``: GPUs of an engine, 0 on a CPU. Raises
-    `UserError`: vLLM refuses the engine, or gives no answer in time."""
+    """Return a line that says what vLLM has checked and accepted. ``gpus``: GPUs of an engine; 0 on
+    a CPU. Raises `UserError` if vLLM refuses the engine's arguments, or gives no answer in time."""
     base, seeded = engine_args([model], config.engine), config.sampling.temperature > 0
     arguments = cluster_engine_args(base, on_gpu=gpus > 0, seeded=seeded)
     arguments["model"] = str(files.folder)
@@ -42,12 +42,13 @@ def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int
             return child.stdout.splitlines()[-1]  # vLLM prints to stdout as well
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"vLLM did not say within {TIMEOUT_S} s whether it accepts it",
+            f"vLLM did not check this engine within {TIMEOUT_S} s",
             where="engine",
             fix="try again on an idle machine",
         ) from error
     why = _CLASSES.sub("", first_error(child.stderr) or tail(child.stderr))
-    raise UserError(f"vLLM refuses it: {why}", where="engine", fix="change it, or the model")
+    fix = "change the engine's arguments, or the model"
+    raise UserError(f"vLLM refuses this engine: {why}", where="engine", fix=fix)
 
 
 def _ask(arguments: dict[str, Any], gpus: int, fused_experts: bool) -> str:
@@ -67,8 +68,8 @@ def _ask(arguments: dict[str, Any], gpus: int, fused_experts: bool) -> str:
         model_class, name = ModelRegistry.resolve_model_cls(model.architectures, model)
         if not getattr(model_class, "is_3d_moe_weight", False):
             raise ValueError(f"adapters of {name} need a tensor for each expert")
-    not_asked = "; without its GPUs here, devices, cache and speculative decoding are not checked"
-    return "vLLM accepts it" + not_asked * (not is_here)
+    unchecked = "; without its GPUs here, devices, cache and speculative decoding are not checked"
+    return "vLLM accepts this engine" + unchecked * (not is_here)
 
 
 if __name__ == "__main__":
