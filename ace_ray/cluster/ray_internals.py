@@ -145,7 +145,7 @@ class Task:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the actor has returned as many rows as it received."""
+        """Return whether the actor has returned as many rows as it received."""
         return bool(self.out >= self.inputs.num_rows())
 
     def blocks(self) -> Iterator[pa.Table]:
@@ -190,7 +190,7 @@ class TrackedPool:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether blocks wait for an actor."""
+        """Return whether blocks wait for an actor."""
         queued = self._state.total_enqueued_input_blocks()
         return bool(queued or self._op._bundle_queue.has_next())
 

@@ -68,7 +68,7 @@ class Resources:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether the number of workers follows the number of nodes."""
+        """Return whether the number of workers follows the number of nodes."""
         return self.limit > 0
 
     @property

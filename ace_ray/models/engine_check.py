@@ -25,18 +25,20 @@ TIMEOUT_S = 300
 _CLASSES = re.compile(r"^[\w.]+Error: (\d+ validation errors? for )?")
 
 
-def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int) -> str:
-    """Return a line that says what vLLM has checked and accepted. ``gpus``: GPUs of an engine; 0 on
-    a CPU. Raises `UserError` if vLLM refuses the engine's arguments, or gives no answer in time."""
-    base, seeded = engine_args([model], config.engine), config.sampling.temperature > 0
-    arguments = cluster_engine_args(base, on_gpu=gpus > 0, seeded=seeded)
-    arguments["model"] = str(files.folder)
+def ask_vllm(
+    config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int, on_gpu: bool | None
+) -> str:
+    """Return a line that says what vLLM has checked and accepted. ``gpus``: GPUs of an engine.
+    ``on_gpu``: whether it uses them; None: unless this vLLM is the CPU build. Raises `UserError`
+    if vLLM refuses the engine's arguments, or gives no answer in time."""
+    arguments = {**engine_args([model], config.engine), "model": str(files.folder)}
     fused = model.adapter is not None and model.adapter.experts
+    seeded = config.sampling.temperature > 0
     command = module_command("ace_ray.models.engine_check")
     try:
         child = subprocess.run(
-            command, env=module_environment(), input=json.dumps([arguments, gpus, fused]),
-            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+            command, env=module_environment(), capture_output=True, text=True, check=False,
+            input=json.dumps([arguments, gpus, on_gpu, seeded, fused]), timeout=TIMEOUT_S,
         )  # fmt: skip
         if child.returncode == 0:
             return child.stdout.splitlines()[-1]  # vLLM prints to stdout as well
@@ -51,14 +53,21 @@ def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int
     raise UserError(f"vLLM refuses this engine: {why}", where="engine", fix=fix)
 
 
-def _ask(arguments: dict[str, Any], gpus: int, fused_experts: bool) -> str:
-    assume_device()
+def _ask(
+    arguments: dict[str, Any], gpus: int, on_gpu: bool | None, seeded: bool, fused_experts: bool
+) -> str:
     import torch
+    from vllm import platforms
+
+    if on_gpu is None:
+        on_gpu = not platforms.current_platform.is_cpu()
+    assume_device()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.model_executor.models import ModelRegistry
     from vllm.platforms import current_platform
 
-    engine, is_here = AsyncEngineArgs(**arguments), torch.cuda.device_count() >= gpus
+    engine = AsyncEngineArgs(**cluster_engine_args(arguments, on_gpu=on_gpu, seeded=seeded))
+    is_here = not on_gpu or torch.cuda.device_count() >= gpus
     if is_here:
         model = engine.create_engine_config().model_config
     else:  # the engine's device may support more than this machine's

@@ -197,8 +197,8 @@ class ChildParser:
         if ids and self._decodes[bool(prompt.tools)]:
             tokenizer = self._format.tokenizer
             # Leave out the token that ended the answer.
-            shown = ids[:-1] if ids[-1] in tokenizer.all_special_ids else ids
-            text = tokenizer.decode(shown, skip_special_tokens=not _has_marks(prompt))
+            visible_ids = ids[:-1] if ids[-1] in tokenizer.all_special_ids else ids
+            text = tokenizer.decode(visible_ids, skip_special_tokens=not _has_marks(prompt))
         return self._format.read(prompt, text, ids)
 
     def _prompt_of(self, tools: str | None) -> Any:

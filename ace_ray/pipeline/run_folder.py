@@ -61,7 +61,7 @@ class RunFolder:
     """Start of the command (`time.monotonic`)."""
     planned: float
     """End of planning (`time.monotonic`)."""
-    began_it: bool
+    is_new: bool
     """Whether the folder contained no run when this session began."""
     ledger: Ledger = field(init=False)
     broken: str = ""
@@ -109,8 +109,8 @@ class RunFolder:
         log.info(line, event="begin", run_id=plan.run_id, declared=len(plan.rows), pending=pending)
         if self.grown is not None:
             log.info(f"the stored run grows: {self.grown['grown'][-1]['what']}")
-        if plan.beside:
-            log.info(plan.beside)
+        if plan.conflict_line:
+            log.info(plan.conflict_line)
         if plan.config.samples > 1 and not plan.config.sampling.temperature:
             log.warning("samples at temperature 0 are nearly equal; set sampling.temperature")
         return pending
@@ -144,7 +144,7 @@ class RunFolder:
     def pending(self, *, again: bool) -> PlannedRows:
         """Return the rows without a verdict. ``again``: only rows for which a retry may help."""
         done_mask = self.ledger.settled | (again & ~self.ledger.retryable)
-        return self.plan.rows.where(~self._values_of(done_mask, self.plan.rows, absent=False))
+        return self.plan.rows.select(~self._values_of(done_mask, self.plan.rows, absent=False))
 
     def _values_of(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
         """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
@@ -155,7 +155,7 @@ class RunFolder:
     def set_aside_rows(self) -> PlannedRows:
         """Return the pending rows that ran alone when processes died; they are evaluated last."""
         rows = self.plan.rows
-        return rows.where(self._values_of(self.ledger.set_aside, rows, b"") != b"")
+        return rows.select(self._values_of(self.ledger.set_aside, rows, b"") != b"")
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
         """Map each kind of process that died to the states of its `set_aside` rows, by id of the
@@ -240,7 +240,7 @@ class RunFolder:
 
     def abandon(self) -> None:
         """Remove a run that this session began and that has stored no rows."""
-        if self.began_it and self.declared and not part_names(self.store):
+        if self.is_new and self.declared and not part_names(self.store):
             self.lease.renew()
             _remove_run(self.store)
 
@@ -289,7 +289,7 @@ def output_store(plan: Plan) -> Store:
     return open_store(plan.config.output, **plan.config.store.model_dump()).child(plan.run_id)
 
 
-def located(plan: Plan) -> Plan:
+def assign_run_id(plan: Plan) -> Plan:
     """Return ``plan`` with the id of the stored run that it continues or lets grow, or with an id
     under which a new run can grow. Raises `UserError` if the store is not available."""
     parent = open_store(plan.config.output, **plan.config.store.model_dump())
@@ -307,7 +307,7 @@ def located(plan: Plan) -> Plan:
     new_id = plan.run_id if ids[0] in reasons else ids[0]
     run_id = next((run_id for run_id in reasons if not reasons[run_id]), new_id)
     lines = [f"{new_id} is a new run beside {name}: {reason}" for name, reason in reasons.items()]
-    return replace(plan, run_id=run_id, beside="; ".join(lines) if run_id == new_id else "")
+    return replace(plan, run_id=run_id, conflict_line="; ".join(lines) if run_id == new_id else "")
 
 
 def conflict(store: Store, plan: Plan) -> str:

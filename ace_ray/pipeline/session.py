@@ -132,7 +132,7 @@ class Session:
         for index, run in enumerate(self._runs):
             if run.is_open:
                 rows, aside_rows = run.pending(again=again), run.set_aside_rows()
-                rows = rows.where(~np.isin(rows.ids, aside_rows.ids))
+                rows = rows.select(~np.isin(rows.ids, aside_rows.ids))
                 pending |= {index: rows} if len(rows) else {}
                 waiting |= {index: aside_rows} if len(aside_rows) else {}
         return pending, waiting

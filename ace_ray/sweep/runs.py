@@ -107,10 +107,10 @@ def label_runs(models: Sequence[SweepModel], runs: Sequence[SweepEntry]) -> list
     names = [run.plan.model.name for run in runs if run.plan]
     settings = [flatten(m.model_dump(exclude={"label"}, exclude_none=True)) for m in models]
     labels = []
-    for name, model, own in zip(names, models, settings, strict=True):
+    for name, model, changes in zip(names, models, settings, strict=True):
         peers = [peer for peer, peer_name in zip(settings, names, strict=True) if peer_name == name]
-        keys = [key for key in own if len({peer.get(key) for peer in peers}) > 1]
-        parts = [f"{k.rpartition('.')[2]}={own[k]}" for k in keys if own[k] != "{}"]
+        keys = [key for key in changes if len({peer.get(key) for peer in peers}) > 1]
+        parts = [f"{k.rpartition('.')[2]}={changes[k]}" for k in keys if changes[k] != "{}"]
         prefix = f"{name}: " if parts and len({*names}) > 1 else ""
         labels.append(model.label or prefix + (" ".join(parts).replace('"', "") or name))
     return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]

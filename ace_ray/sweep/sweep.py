@@ -139,7 +139,7 @@ class Sweep:
 
     @property
     def has_time(self) -> bool:
-        """Whether there is time for a report before the time limit."""
+        """Return whether there is time for a report before the time limit."""
         return time.monotonic() < self._lanes_end_at
 
     @property
@@ -149,7 +149,7 @@ class Sweep:
 
     @property
     def has_results(self) -> bool:
-        """Whether any run is complete, or stopped early with a decided comparison."""
+        """Return whether any run is complete, or stopped early with a decided comparison."""
         return any(line.state in ("complete", "decided") for line in self.cost_records)
 
     def run(self, noted: Callable[[], None] = lambda: None) -> int:
@@ -187,7 +187,7 @@ class Sweep:
         return [
             run.label
             for run in self._planned_runs()
-            if (run.plan and run.plan.beside)
+            if (run.plan and run.plan.conflict_line)
             or run_ids.get((run.label, run.source)) not in (None, "", run.run_id)
         ]
 

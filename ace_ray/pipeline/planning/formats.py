@@ -21,7 +21,7 @@ from ace_ray.types import Entry
 START_DATE = "2025-08-05"
 
 
-def first_native(
+def native_benchmark(
     benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry], bindings: RoleBindings
 ) -> Benchmark | None:
     """Return the first benchmark that offers tools to the candidate through the model's template:

@@ -27,7 +27,7 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import endpoint_identity
 from ace_ray.pipeline.entries import opening_json, select
 from ace_ray.pipeline.planning import prefixes
-from ace_ray.pipeline.planning.formats import choose_format, first_native, replay_policy
+from ace_ray.pipeline.planning.formats import choose_format, native_benchmark, replay_policy
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
@@ -57,7 +57,7 @@ class PlannedRows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def where(self, mask: np.ndarray) -> PlannedRows:
+    def select(self, mask: np.ndarray) -> PlannedRows:
         """Return the rows at which ``mask`` is true; ``self`` if it is true everywhere."""
         if mask.all():
             return self
@@ -100,7 +100,7 @@ class Plan:
     """Benchmark -> the ``ids`` and ``limit`` that restrict only this benchmark (`select`)."""
     drawn: EntryOrder | None = None
     """Random order of the entries if the run may stop early; else None."""
-    beside: str = ""
+    conflict_line: str = ""
     """Line about a stored run that this run cannot continue; "" if there is no such run."""
 
     @property
@@ -220,7 +220,7 @@ def _candidate(
 ) -> tuple[dict[str, Any], FormatChoice, dict[str, str], bool]:
     """Return four facts about the candidate: the part of the run's identity; template and parsers;
     `formats.replay_policy` by benchmark, except "none"; whether its template is given tools."""
-    native = first_native(benchmarks, entries, bindings)
+    native = native_benchmark(benchmarks, entries, bindings)
     choice, facts = choose_format(config, files.facts, native=native)
     by_vllm = config.backend == "vllm" and (native is not None or choice.vllm_reasoning_parser)
     identity = {
