@@ -150,8 +150,7 @@ class AnswerReader:
     Args:
         parser_type: the class from `parser_class`, or None.
         tool: name of the tool parser, which decides the maximum length.
-        split: whether ``<think>`` blocks are separated first, for models without a reasoning
-            parser."""
+        split: whether ``<think>`` blocks are separated first, without a reasoning parser."""
 
     def __init__(
         self, parser_type: Any, tokenizer: Any, model_config: Any, *, tool: str | None, split: bool

@@ -184,8 +184,7 @@ def check_whole(source: Path | S3Store) -> None:
 
 
 def check_gguf(path: Path) -> None:
-    """Raise `UserError` if ``path`` is a git-lfs pointer or not a GGUF file, and `OSError` if it is
-    not a regular file."""
+    """Raise `UserError` unless ``path`` is a GGUF file, `OSError` unless it is a regular file."""
     with open_regular_file(path) as file:
         head = file.read(len(_POINTER))
     if head == _POINTER:
@@ -221,8 +220,7 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
 
 def suggest_fix(source: Path | Store) -> str:
     """Return what to use in place of the folder ``source``, which contains no model: a subfolder
-    with a model, or a program that converts weights in a trainer's own format. Return "" if the
-    folder has neither."""
+    with a model, or a program that converts weights in a trainer's own format; "" for neither."""
     # verl saves config and tokenizer in a subfolder of the folder with the weights.
     root = (str(source) if isinstance(source, Path) else source.root).removesuffix("/huggingface")
     if isinstance(source, S3Store):
@@ -261,8 +259,7 @@ def _pickle_problem(files: _Files, name: str) -> str:
 def missing_weights(names: Collection[str]) -> str:
     """Return a message about a missing weight file of a checkpoint without an index, or "".
 
-    Trainers write the index last. Until then, a name such as ``model-00001-of-00003.bin`` counts.
-    """
+    Trainers write the index last. Until then, names like ``model-00001-of-00003.bin`` count."""
     weights = weight_names(names)
     if not weights:
         return "the folder contains no weights (*.safetensors)"
@@ -371,8 +368,7 @@ def _wrap_errors(files: _Files, name: str, wrong: str) -> Iterator[None]:
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in the header of a safetensors file. Raises `UserError` if the file is
-    missing, truncated or damaged."""
+    """Yield the tensors in a safetensors header. Raises `UserError` for a bad or missing file."""
     with _wrap_errors(files, shard, "cannot be read as weights"), files.open(shard) as file:
         length = int.from_bytes(file.read(8), "little")
         size = files.sizes.get(shard, 0)

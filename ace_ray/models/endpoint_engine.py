@@ -67,8 +67,7 @@ def endpoint_ref(config: RunConfig) -> ModelRef:
     model. The revision consists of the model's name and the host, since the weights are unknown and
     may change without notice.
 
-    Raises `UserError` if the URL is bad, the API key is missing, or the config sets a key that
-    applies only to an engine."""
+    Raises `UserError` for a bad URL, a missing API key, or a config key for engines only."""
     model = config.model
     endpoint = endpoint_of(model)
     for key, value in sorted(endpoint.extra_body.items()):

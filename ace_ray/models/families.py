@@ -166,8 +166,7 @@ class FormatChoice:
         return identity
 
     def load_plugins(self) -> None:
-        """Register the parsers of the plugin files with vLLM. Raises `UserError` if a file cannot
-        be loaded."""
+        """Register the plugin files' parsers with vLLM. Raises `UserError` if a file fails."""
         for name, text in self.plugins:
             load_plugin(name, text)
 

@@ -240,8 +240,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def file_sizes(ref: ModelRef) -> dict[str, int]:
-    """Return the size of each file of a model in bytes; {} if unknown. Raises `UserError` if the
-    prefix cannot be read."""
+    """Return the bytes of each file of a model; {} if unknown. Raises `UserError` if S3 fails."""
     if ref.kind == "folder":
         return {path.name: path.stat().st_size for path in Path(ref.location).iterdir()}
     if ref.kind == "s3":

@@ -125,7 +125,6 @@ class VLLMEngine:
             raise EngineDead(f"the weights could not be swapped: {error}") from error
 
     async def _take_adapter(self, folder: Path) -> None:
-        """Load the adapter in ``folder`` and make it active."""
         from vllm.lora.request import LoRARequest
 
         # vLLM, including its prefix cache, compares adapters by name. So the name is a hash.
@@ -270,7 +269,6 @@ def _arguments(engine_args: Mapping[str, Any], choice: FormatChoice) -> dict[str
 
 
 def _start(folder: Path, arguments: Mapping[str, Any]) -> Any:
-    """Start an `AsyncLLM` with the model in ``folder``."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import PrometheusStatLogger

@@ -39,8 +39,7 @@ class NoRoom(UserError):
 def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -> None:
     """Create the cached ``folder`` with ``make`` if it is missing, in only one process of the node.
 
-    ``locked``: lock the folder for this process until `release`. Raises `UserError` if the folder
-    cannot be written."""
+    ``locked``: lock it for this process until `release`. Raises `UserError` if writing fails."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
