@@ -38,7 +38,7 @@ EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
 class VLLMEngine:
-    """One vLLM engine. Loading takes 20-60 s: create one per worker and share it.
+    """A vLLM engine. Loading takes 20-60 s, so a worker creates one engine and shares it.
 
     ``choice``: the format of chats and answers; `chat` with tools needs a tool parser in it.
     ``swappable``: whether `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters;

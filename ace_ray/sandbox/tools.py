@@ -34,11 +34,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: ``function(state, **arguments)``.
+    """A tool: ``function(state, **arguments)``.
 
-    ``name`` is its name in error messages. ``raises``: exceptions that give a ``failed``
-    observation, for tools that reproduce a faulty original. Other exceptions are defects.
-    """
+    ``name`` is the tool's name in error messages. ``raises``: exceptions that give a ``failed``
+    observation, for tools that reproduce a faulty original. Other exceptions are defects."""
 
     name: str
     function: Callable[..., Any]

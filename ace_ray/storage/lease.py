@@ -31,7 +31,7 @@ TTL_S = 30.0  # without a renewal until the lease has expired
 
 
 class LeaseLost(RunFailed):
-    """This driver has lost the lease of its run, so it must stop writing."""
+    """Raised if this driver has lost the lease of its run, so that it must stop writing."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, resumable=True)

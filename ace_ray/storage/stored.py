@@ -99,7 +99,7 @@ _Day = Annotated[str, AfterValidator(lambda day: datetime.fromisoformat(day) and
 
 
 class StoredFormat(StoredRecord):
-    """How a run on vLLM rendered chats and parsed answers (`ace_ray.models.families`)."""
+    """Format of the chats and answers of a run on vLLM (`ace_ray.models.families`)."""
 
     reasoning_parser: Line | None = None
     tool_parser: Line | None = None

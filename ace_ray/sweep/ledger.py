@@ -46,7 +46,7 @@ class CostRecord:
     undecided: dict[str, str] = field(default_factory=dict)
     """Undecided headline of the run's comparison -> the rows that it needs, in words."""
     engine: str = ""
-    """How the engine loaded the weights: fresh, swapped or restarted."""
+    """Way in which the engine loaded the weights: fresh, swapped or restarted."""
     device: str = "cpu"
     devices: Amount = 0.0
     parameters: Annotated[int, Field(ge=1)] | None = None

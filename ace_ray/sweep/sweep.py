@@ -66,7 +66,7 @@ class StoreOutage(Exception):
 
 
 class Sweep:
-    """One execution of a sweep. If it cannot start, it raises `UserError` and writes nothing."""
+    """An execution of a sweep. If the sweep cannot start, `UserError` is raised before any write."""
 
     _stop = False
     # Time of the next attempt at the runs in `_later`.

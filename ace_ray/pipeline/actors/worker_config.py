@@ -35,7 +35,7 @@ START_AGAIN_S = 5.0
 
 @dataclass(frozen=True)
 class RunTarget:
-    """One of the runs that a graph evaluates one after another."""
+    """A run of a graph, which may evaluate several runs one after another."""
 
     run_id: str
     model: ModelRef

@@ -157,7 +157,7 @@ class Tally:
 
     @property
     def token_counts(self) -> tuple[int, int]:
-        """Numbers of prompt tokens and of completion tokens, including those of rows in flight."""
+        """Numbers of prompt tokens and of completion tokens, also of rows in flight."""
         prompt = sum(counts.prompt_tokens for counts in self.runs.values())
         completion = sum(counts.completion_tokens for counts in self.runs.values())
         # The load can be the smaller number, since a restarted engine worker counts from zero.

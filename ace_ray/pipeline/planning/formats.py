@@ -25,7 +25,7 @@ def native_benchmark(
     benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry], bindings: RoleBindings
 ) -> Benchmark | None:
     """Return the first benchmark that offers tools to the candidate through the model's template:
-    in the prompt of an entry, or in another role that the candidate plays. None if none does so."""
+    in the prompt of an entry, or in another role that the candidate plays. Else return None."""
     playing = {
         name
         for name, roles in bindings.items()
