@@ -66,7 +66,7 @@ class StoreOutage(Exception):
 
 
 class Sweep:
-    """An execution of a sweep. If the sweep cannot start, `UserError` is raised before any write."""
+    """An execution of a sweep. If the sweep cannot start, `UserError` is raised before a write."""
 
     _stop = False
     # Time of the next attempt at the runs in `_later`.
