@@ -192,7 +192,7 @@ def test_a_chat_template_or_context_that_does_not_fit_is_named(
 def test_a_variable_that_the_chat_template_does_not_have_is_named(
     invoke: Any, of_model: Write, model_folder: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ace_ray.cli.doctor.ask_vllm", lambda *_, gpus: "not asked here")
+    monkeypatch.setattr("ace_ray.cli.doctor.ask_vllm", lambda *_, **__: "not asked here")
     template = "{% if enable_thinking %}think{% endif %}{{ messages[0]['content'] }}"
     folder = model_folder(template=template)
 
@@ -223,7 +223,7 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
 def test_an_engine_that_vllm_refuses_is_named(
     invoke: Any, of_model: Write, engine: Any, config: Any, words: str, command: str
 ) -> None:
-    path, refusal = of_model(engine=engine, config=config), "engine: vLLM refuses it: "
+    path, refusal = of_model(engine=engine, config=config), "engine: vLLM refuses this engine: "
     if command == "doctor":
         finds(invoke("doctor", path), refusal, words)
     else:

@@ -115,8 +115,8 @@ def _describe_plan(plan: Plan) -> Iterator[Line]:
         sha256 = str(identity.get("data_sha256"))[:12]
         yield Line("data", f"{name}: {entries} entries, {prompts}sha256 {sha256}")
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
-    if plan.beside:
-        yield Line("plan", plan.beside)
+    if plan.conflict_line:
+        yield Line("plan", plan.conflict_line)
     yield from (Line("hazard", line) for line in plan.hazards.values())
 
 
@@ -140,7 +140,8 @@ def _endpoint_line(plan: Plan) -> Line:
 def _engine(plan: Plan, gpus: int) -> Iterator[Line]:
     """Yield vLLM's answer about an engine with ``gpus`` GPUs. Raises `UserError` if it refuses."""
     if plan.config.backend == "vllm":
-        yield Line("engine", ask_vllm(plan.config, plan.model, plan.files, gpus=gpus))
+        answer = ask_vllm(plan.config, plan.model, plan.files, gpus=gpus, on_gpu=gpus > 0)
+        yield Line("engine", answer)
 
 
 def _cluster(plan: Plan) -> tuple[Line, int]:

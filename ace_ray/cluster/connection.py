@@ -1,8 +1,7 @@
 """Join a Ray cluster, or start a local Ray.
 
 A local Ray has one node and ends with the run. A cluster's address is tested first, because
-`ray.init` waits for minutes if no server answers.
-"""
+`ray.init` waits for minutes if no server answers."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ LOCAL_STARTS = 3
 def set_environment() -> None:
     """Set the environment variables that Ray reads when it is imported and when it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Otherwise a call of Ray after `ray.shutdown` would start a Ray, or join another one and hang.
+    # Otherwise a call of Ray after `ray.shutdown` would start a Ray, or join another Ray and hang.
     os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
     # By default Ray runs workers at niceness 15, so on a small machine an engine would wait for
     # Ray's own processes at every step. The setting applies only to a Ray that is started here.
@@ -91,8 +90,7 @@ def connect_early() -> Iterator[None]:
 
 
 def connect() -> None:
-    """Join the cluster at ``RAY_ADDRESS`` or on this machine, or start a local Ray if there is
-    none.
+    """Join the cluster at ``RAY_ADDRESS`` or on this machine; without a cluster, start a local Ray.
 
     Raises `UserError` if Ray is not installed or the cluster refuses the connection, and
     `RunFailed` if a local Ray does not start."""

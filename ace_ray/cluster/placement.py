@@ -3,8 +3,7 @@
 Each engine has one group, with a bundle for each GPU. The engine worker and the engine core run in
 the first bundle; the engine worker takes no GPU. vLLM's Ray executor puts one of its workers into
 every bundle, node by node. So a tensor-parallel group stays on one node if its size divides the
-number of GPUs of a node.
-"""
+number of GPUs of a node."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 No other module of the package imports ``ray._private`` or ``ray.data._internal``, or uses a private
 attribute of Ray's objects. `tests/cluster/test_ray_internals.py` lists for each private name what
-fails without it.
-"""
+fails without it."""
 
 from __future__ import annotations
 
@@ -46,10 +45,9 @@ def patch(owner: Any, **attributes: Any) -> Iterator[None]:
 
 @contextmanager
 def lean_node(*, shows_output: bool) -> Iterator[None]:
-    """Start a local Ray in this context without helper processes that a run does not need.
-
-    It starts no autoscaler and no dashboard server. (`ray.init` waits for this server even with
-    ``include_dashboard=False``.) It starts the log monitor only if ``shows_output`` is true."""
+    """Context in which a local Ray starts without helper processes that a run does not need: the
+    autoscaler, the dashboard server (`ray.init` waits for this server even with
+    ``include_dashboard=False``) and, unless ``shows_output``, the log monitor."""
     # Measured with `lean_data`, before the third actor there: a run of two rows takes 11.0 s of CPU
     # time instead of 15.2 s, on 2 cores.
     params = partial(parameter.RayParams, no_monitor=True, include_log_monitor=shows_output)
@@ -62,7 +60,7 @@ def lean_node(*, shows_output: bool) -> Iterator[None]:
 
 @contextmanager
 def lean_data() -> Iterator[None]:
-    """Run graphs in this context without three actors that Ray Data would start.
+    """Context in which graphs run without three actors that Ray Data would start.
 
     Each actor imports Ray Data (1.5 s of CPU time) while the engine starts. The first collects
     statistics for a dashboard, which a local Ray does not have. The second shares a cluster among
@@ -92,7 +90,7 @@ def lean_data() -> Iterator[None]:
 
 @contextmanager
 def arguments_as_values() -> Iterator[None]:
-    """In this context, make Ray Data's actors able to restart after the driver's node is lost.
+    """Context in which Ray Data starts actors that can restart after the driver's node is lost.
 
     Ray Data passes an actor's code as a reference to the object store of the driver's node, and Ray
     prints an error about this for every actor. Here the GCS gets the code as a value."""
@@ -241,11 +239,11 @@ class TrackedPool:
         self._op._metrics.on_input_queued(inputs, input_index=0)
 
     def release(self, actor: Any) -> None:
-        """Remove from the pool an actor without tasks."""
+        """Remove ``actor``, which has no tasks, from the pool."""
         self._pool._release_running_actor(actor)
 
     def withdraw(self, actor: Any) -> None:
-        """Remove from the pool an actor that has not started yet."""
+        """Remove ``actor``, which has not started yet, from the pool."""
         # Ray Data removes the first of its pending actors, so move this actor there.
         pending = self._pool._pending_actors
         ordered = sorted(pending.items(), key=lambda entry: entry[1] != actor)

@@ -25,8 +25,8 @@ ROLE_ENGINE_CPUS = 1.0
 # A check takes about 0.4 ms, and an engine answers about 40 rows a second, so one checker could
 # follow many more engines. The import of a checker costs about 4 s of CPU time.
 WORKERS_PER_CHECKER = 4
-# CPUs of a worker that uses an endpoint. All four values are small, so that one engine and these
-# actors fit a cluster of two CPUs.
+# CPUs of a worker that uses an endpoint. The values of all actors besides the engine are small, so
+# that a run fits a cluster of two CPUs.
 CLIENT_CPUS = 0.25
 # Tolerance in comparisons of sums of CPUs.
 _ROUNDING = 1e-9
@@ -47,7 +47,7 @@ class TooSmall(UserError):
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources that the run needs; CPUs and GPUs are Ray's logical ones."""
+    """Resources that the run needs. CPUs and GPUs are the logical CPUs and GPUs of Ray."""
 
     workers: int
     """Number of workers at the start."""
@@ -121,11 +121,11 @@ def nodes() -> list[dict[str, float]]:
 
 
 def grow(gpus: Sequence[int], patience_s: float) -> None:
-    """Request nodes with ``gpus`` from the autoscaler, and wait until the cluster has their sum.
+    """Request nodes from the autoscaler, and wait until the cluster has as many GPUs. ``gpus``:
+    number of GPUs for each node.
 
-    Each number in ``gpus`` is for one node. The wait takes at most ``patience_s`` or `GROW_S`, the
-    shorter of both. Without a request, the autoscaler adds nodes only for waiting actors. But
-    `fit` refuses a run that does not fit the present nodes before it has actors."""
+    The wait takes at most ``patience_s`` or `GROW_S`, the shorter of both. Without a request, the
+    autoscaler adds nodes only for waiting actors, but `fit` refuses a large run before that."""
     from ray.autoscaler.sdk import request_resources
 
     def gpu_count() -> int:
@@ -163,7 +163,7 @@ def fit(
         interactive: whether the run has episodes with sandboxes.
         servers: (CPUs, GPUs) of each server of a role's model. A server runs on one node.
 
-    Raises `TooSmall` if the run does not fit, since Ray Data would wait for ever."""
+    Raises `TooSmall` if the run does not fit the nodes, since Ray Data would wait for ever."""
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = takes_gpus(config) and gpus > 0
     # An engine runs on several nodes if it uses the Ray executor, or if no node has enough GPUs.
@@ -203,7 +203,7 @@ def fit(
 
 
 def _scale(unit: Resources, workers: int) -> Resources:
-    """Return the resources of ``workers`` workers, from ``unit``, those of a run with one."""
+    """Return the resources of a run with ``workers`` workers; ``unit``: with one worker."""
     return replace(unit, workers=workers, sandboxes=unit.sandboxes * workers)
 
 
@@ -215,11 +215,11 @@ def _most_workers(unit: Resources, limit: int, servers: Sequence[Part], cluster:
 
 
 def _holds(need: Resources, servers: Sequence[Part], cluster: Nodes) -> bool:
-    """Return whether the nodes have room for all parts of a run, which Ray places separately. Place
-    the largest part first, and each part on the node where the least remains free.
+    """Return whether the nodes have room for all actors and servers of a run, which Ray places
+    separately. Place the largest first, each on the node where the least remains free.
 
     Compare sizes by GPUs in a first attempt and by CPUs in a second. The result is exact if there
-    are enough CPUs and each number of GPUs divides the larger ones (1, 2, 4, 8)."""
+    are enough CPUs and each number of GPUs divides the larger numbers (1, 2, 4, 8)."""
     cpus = sum(node.get("CPU", 0.0) for node in cluster)
     if need.cpus > cpus + _ROUNDING or need.gpus > sum(node.get("GPU", 0) for node in cluster):
         return False
@@ -258,13 +258,13 @@ def _check_nodes(
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
                 f"but the largest node has {max_node_gpus(cluster)} GPU(s)",
                 where="the roles of benchmarks",
-                fix="lower its engine.tensor_parallel_size, or join larger nodes",
+                fix="lower the role's engine.tensor_parallel_size, or join larger nodes",
             )
 
 
 def _too_small(need: Resources, cluster: Nodes, fits: int, key: str) -> TooSmall:
-    """Return the error for ``need``, which the nodes do not hold. ``fits``: number of workers that
-    they hold. ``key``: the config key with the number of workers."""
+    """Return the error for ``need``, which does not fit the nodes. ``fits``: number of workers that
+    would fit. ``key``: the config key with the number of workers."""
     gpus = f" and {need.worker_gpus} GPU(s)" if need.worker_gpus else ""
     server_gpus = f" and {need.server_gpus} GPU(s)" if need.server_gpus else ""
     total = {name: sum(node.get(name, 0) for node in cluster) for name in ("CPU", "GPU")}
@@ -283,8 +283,8 @@ def _too_small(need: Resources, cluster: Nodes, fits: int, key: str) -> TooSmall
 
 
 def count_fits(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
-    """Return the number of workers that ``fit`` computes for ``cluster``. Return 0 if the run does
-    not fit, or if a worker would have another number of GPUs than in ``need``."""
+    """Return the number of workers that ``fit`` computes for ``cluster``; 0 if the run does not
+    fit, or if a worker would have another number of GPUs than in ``need``."""
     try:
         resources = fit(cluster)
     except UserError:
@@ -309,7 +309,7 @@ def _can_place(parts: list[tuple[float, float]], cluster: Nodes, kinds: tuple[st
 
 
 def places_on(node: Mapping[str, float], cpus: float, gpus: int) -> int:
-    """Return how many parts of ``cpus`` and ``gpus`` fit the resources of ``node``."""
+    """Return how many actors with ``cpus`` and ``gpus`` fit the free resources of ``node``."""
     by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
     return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
 

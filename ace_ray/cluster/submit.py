@@ -3,8 +3,7 @@
 A job is one call of ``jobs/*.py`` in a copy of the checkout. The job does not depend on the command
 that follows it: after Ctrl-C or a lost connection the same command follows the job again. The job's
 id contains a hash of the resolved config and the number of the attempt. The cluster's dashboard
-shows the job's command to everyone, so a config that contains a secret is refused.
-"""
+shows the job's command to everyone, so a config that contains a secret is refused."""
 
 from __future__ import annotations
 
@@ -153,7 +152,8 @@ def make_submission(
 
 def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
     """Yield a job argument with the content of each local file that ``tree`` names. Replace the
-    file's path in ``tree`` by its name in the job's folder. Raises `UserError`."""
+    file's path in ``tree`` by its name in the job's folder. Raises `UserError` if a file cannot be
+    read, is too long or contains a secret."""
     for section in tree.get("benchmarks") or ():
         if not isinstance(section, dict):
             continue
@@ -190,7 +190,7 @@ def _check_text(text: str, location: str) -> str:
             raise UserError(
                 f"line {number} looks like a secret, but a job's command is visible to everyone",
                 where=location,
-                fix="remove it, also from comments, and set it in the environment",
+                fix="remove the secret, also from comments, and set it in the environment",
             )
     if len(text.encode()) > TEXT_BYTES:
         raise UserError(
@@ -202,8 +202,8 @@ def _check_text(text: str, location: str) -> str:
 
 
 def _sent_files(job: str, checkout: Path) -> dict[str, Path]:
-    """Return the files that travel: name in the job's folder -> path. These are the files that git
-    tracks, or all files of a copy without git, except `LEFT_OUT`.
+    """Map names in the job's folder to the files that are sent: the files that git tracks, or all
+    files of a copy without git, except `LEFT_OUT`.
 
     Raises `UserError` if ``checkout`` is no checkout of ace_ray, or git cannot list its files."""
     if not (checkout / "jobs" / f"{job}.py").is_file():
@@ -221,7 +221,7 @@ def _sent_files(job: str, checkout: Path) -> dict[str, Path]:
         name: path for name, path in paths.items() if path.is_file() and path == path.resolve()
     }
     sent = dict(files)
-    # Files behind a link travel under the link's name, if they travel at all.
+    # Files behind a link are also sent under the link's name.
     for link in (name for name, path in paths.items() if path.is_symlink()):
         target = os.path.relpath(paths[link].resolve(), checkout)
         for name, path in files.items():
@@ -251,14 +251,12 @@ def _tracked_paths(checkout: Path) -> list[str]:
 
 
 def submit(submission: Submission, *, address: str | None, follow: bool) -> int:
-    """Send ``submission`` unless an attempt of it is running already. With ``follow``, follow the
-    job and return its exit code, or 75 if it was stopped; else return 0.
+    """Send ``submission`` unless an attempt of it is running already. With ``follow``, print the
+    job's log and return its exit code, or 75 if it was stopped; else return 0.
 
-    Args:
-        address: address of the cluster's dashboard; None: ``RAY_API_SERVER_ADDRESS``,
-            ``RAY_ADDRESS``, or the cluster on this machine.
-
-    Raises `UserError` if no cluster answers, or the cluster refuses the job."""
+    ``address``: address of the cluster's dashboard; None: ``RAY_API_SERVER_ADDRESS``,
+    ``RAY_ADDRESS``, or the cluster on this machine. Raises `UserError` if no cluster answers, or
+    the cluster refuses the job."""
     client = _client(address)
     try:
         name, sent = _send(client, submission)

@@ -18,8 +18,8 @@ _SECTION_KEYS = {"early": _EARLY_KEYS, "publish": {"to": "tracker"}}
 
 
 def with_present_keys(config: Any) -> Any:
-    """Return a stored config with the present names of its keys. A value that is not a mapping is
-    returned unchanged."""
+    """Return a stored config with the present names of its keys. ``config`` is returned unchanged
+    if it is not a mapping."""
     tree = _renamed(config, _KEYS)
     for section, keys in _SECTION_KEYS.items():
         if isinstance(tree, dict) and section in tree:

@@ -1,5 +1,5 @@
-"""Config sections of the roles of an episode besides the candidate (the evaluated model), such as
-the user.
+"""Config sections of the models that play roles in an episode, such as the simulated user, besides
+the candidate (the evaluated model).
 
 A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served by
 engines of its own), or a mapping with ``endpoint`` (any OpenAI-compatible URL)."""

@@ -1,7 +1,6 @@
 """Define the config of a run, and read it from YAML files and ``--set`` overrides.
 
-The stored config of a run (key ``config`` of ``run.json``) is also a valid config.
-"""
+The stored config of a run (key ``config`` of ``run.json``) is also a valid config."""
 
 from __future__ import annotations
 
@@ -43,8 +42,8 @@ def cache_root() -> Path:
 
 
 class Section(BaseModel):
-    """A config section. It refuses unknown keys and does not convert values between types. The
-    docstring below a key is its meaning in docs/configuration.md."""
+    """A config section. Unknown keys are errors, and values are not converted between types. The
+    docstring below a key is shown in docs/configuration.md."""
 
     model_config = ConfigDict(
         extra="forbid", protected_namespaces=(), strict=True, allow_inf_nan=False
@@ -188,8 +187,8 @@ class SamplingConfig(Section):
         return self.defaults is None or drawn <= self.model_fields_set
 
     def fill_from_model(self, model_values: Mapping[str, Any], *, location: str) -> SamplingConfig:
-        """Return a copy with a value for every key: the config's, else that of ``model_values``,
-        else our default. Raises `UserError`: a model's value (file ``location``) is invalid."""
+        """Return a copy with a value for every key: from the config, else from ``model_values``,
+        else the default. Raises `UserError` if a model's value (file ``location``) is invalid."""
         ours = SamplingConfig().model_dump(exclude={"defaults"})
         config_values = {name: getattr(self, name) for name in self.model_fields_set}
         return validate_tree(
@@ -271,7 +270,7 @@ _TIME_LIMIT = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,6})h)?(?:(\d{1,8})m)?(?:(\d{1
 
 
 def seconds_of(limit: str) -> float:
-    """Return the seconds of a limit such as ``3h40m``, ``90m`` or ``45s``. Raises `ValueError`."""
+    """Return the seconds of a limit such as ``3h40m``. Raises `ValueError` for any other form."""
     if total := _total_seconds(limit):
         return float(total)
     # The words follow "it should be" (`ace_ray.config.suggestions`).
@@ -410,12 +409,12 @@ SHIPPED = Path(__file__).parents[1] / "configs"
 def load_config(
     path: str | None, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
 ) -> RunConfig:
-    """Read a YAML config (or the ``run.json`` of a run), apply overrides, and validate the
-    result. Args: path: the file, the name of a shipped config, or None. overrides: items
-    ``a.b=c``, whose values are YAML. values: top-level key -> value; they override the file and
-    ``overrides``. ``limit`` and ``ids`` also override the keys of the file's benchmarks. A name
-    in ``benchmarks`` selects the file's section with this name, if there is one. Raises:
-    UserError: the file is not readable YAML, or a key or value is not valid."""
+    """Read a config, apply overrides, and validate the result. ``path``: a YAML file, the
+    ``run.json`` of a run, the name of a shipped config, or None. ``overrides``: items ``a.b=c``
+    with YAML values. ``values``: top-level key -> value; they override the file and ``overrides``,
+    and ``limit`` and ``ids`` override the keys of the file's benchmarks. A name in ``benchmarks``
+    selects the file's section with this name, if there is one. Raises `UserError` if the file is
+    not readable YAML, or a key or value is not valid."""
     return run_config(read_tree(path, overrides, values), where=path or COMMAND_LINE)
 
 
@@ -425,8 +424,8 @@ def read_tree(
     values: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the mapping that `load_config` validates: the content of ``source`` (a file, the
-    name of a shipped config, or a mapping) with ``overrides`` and ``values``. Raises
-    `UserError`: the file is not readable YAML, or an override has no place in the mapping."""
+    name of a shipped config, or a mapping) with ``overrides`` and ``values``. Raises `UserError`
+    if the file is not readable YAML, or an override names no key or item of the mapping."""
     if isinstance(source, Mapping):
         tree: dict[str, Any] = copy.deepcopy(dict(source))
     else:
@@ -487,7 +486,7 @@ def refuse_secrets(tree: Any, why: str) -> None:
 
 
 def yaml_file(path: str, fix: str = "name an existing file") -> Any:
-    """Return the content of a YAML file. Raises `UserError`."""
+    """Return the content of a YAML file. Raises `UserError` if it is not readable YAML."""
     try:
         return yaml_tree(config_text(path, fix))
     except InvalidContent as error:
@@ -495,7 +494,7 @@ def yaml_file(path: str, fix: str = "name an existing file") -> Any:
 
 
 def config_text(path: str, fix: str = "name an existing file") -> str:
-    """Return the text of a config file or of a file that a config names. Raises `UserError`."""
+    """Return the text of a config or of a file in it. Raises `UserError` if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return strip_bom(file.read(MOST_BYTES + 1), path).decode("utf-8")
@@ -506,7 +505,7 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
 
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
-    """Validate ``tree`` as a config. ``where`` is its name in errors. Raises `UserError`."""
+    """Validate ``tree`` as a config. Raises `UserError`, with ``where``, if ``tree`` is invalid."""
     model = tree.get("model")
     if isinstance(model, Mapping) and model.get("endpoint") is not None:
         tree = {"backend": ENDPOINT, **tree}
@@ -565,7 +564,7 @@ def _override(tree: dict[str, Any], item: str) -> None:
 
 
 def _index(node: Any, part: str, key: str) -> Any:
-    """Return ``part`` of the path ``key`` as a key or an index of ``node``. Raises `UserError`."""
+    """Return ``part`` of ``key`` as a key or index of ``node``. Raises `UserError` for neither."""
     if isinstance(node, dict):
         return part
     if isinstance(node, list) and part.isdecimal() and int(part) < len(node):
@@ -580,8 +579,8 @@ def _index(node: Any, part: str, key: str) -> Any:
 def validate_tree(
     model: type[M], tree: Mapping[str, Any], *, where: str, beside: Sequence[str] = ()
 ) -> M:
-    """Validate ``tree`` as a ``model``. ``beside``: further keys that the section accepts.
-    Raises `UserError`: it names all unknown keys or, if all are known, the first problem."""
+    """Validate ``tree`` as a ``model``. ``where`` is its name in errors; ``beside``: further keys
+    that it accepts. Raises `UserError` with all unknown keys, or else with the first problem."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:

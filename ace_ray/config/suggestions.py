@@ -18,7 +18,8 @@ Sections = Mapping[str, Sequence[str]]
 
 
 def unknown_keys(fixes: Mapping[Any, str], *, source: str, label: str = "unknown key") -> UserError:
-    """Return the error for the keys of ``fixes``, with a suggestion for each."""
+    """Return the error for unknown keys. ``fixes`` maps each key to a suggestion; ``source`` names
+    the file or section."""
     if len(fixes) == 1:
         ((key, fix),) = fixes.items()
         return UserError(f"{label} {key!r}", where=source, fix=fix)
@@ -34,10 +35,10 @@ def section_error(
     run: type[BaseModel],
     beside: Sequence[str] = (),
 ) -> UserError:
-    """Build the error for an invalid section. It names all unknown keys, or else the first problem.
+    """Build the error for an invalid section: with all unknown keys, or else the first problem.
 
     ``model`` is the pydantic model of the section. ``run`` is the model of a run's config, to which
-    a misplaced key may belong. ``beside``: further keys of the section."""
+    a misplaced key may belong. ``beside``: keys that the section accepts but ``model`` lacks."""
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
     if unknown:
@@ -47,7 +48,7 @@ def section_error(
     if first["type"] == "missing":
         # Do not use ``path``, which ends at a union.
         lacking = ".".join(str(part) for part in first["loc"])
-        return UserError(f"{lacking!r} is missing", where=source, fix="add it")
+        return UserError(f"{lacking!r} is missing", where=source, fix="add this key")
     # pydantic reports one problem for each member of a union.
     messages = [p["msg"] for p in problems if _path(model, p["loc"])[0] == path]
     rule = " or ".join(dict.fromkeys(map(_simplify_rule, messages)))
@@ -69,7 +70,7 @@ def _unknown_error(
     for loc in locs:
         (path, section), last = _path(model, loc), str(loc[-1])
         if path[-1] != last:  # the section is a member of a union
-            fixes[".".join([*path, last])] = "correct it or leave it out"
+            fixes[".".join([*path, last])] = "correct the key or leave it out"
             continue
         keys = [*_keys(section or model), *(beside if len(path) == 1 else ())]
         but = ".".join(path[:-1]) if model is run else None
@@ -113,8 +114,8 @@ def _simplify_rule(rule: str) -> str:
 def _path(
     model: type[BaseModel], loc: Sequence[str | int]
 ) -> tuple[list[str], type[BaseModel] | None]:
-    """Return the parts of ``loc``, the path of a problem, up to the first union, and the model of
-    the last section. Further parts are pydantic's tags for the members of the union."""
+    """Return the keys in ``loc``, pydantic's path of a problem, up to the first union type, and the
+    model of the last section. Later elements of ``loc`` are tags for the members of the union."""
     path: list[str] = []
     node: type[BaseModel] | None = model
     for part in loc:

@@ -1,4 +1,4 @@
-"""Test the difference between two runs by betting on units drawn without replacement.
+"""Test the difference between two runs by betting on units (tasks) drawn without replacement.
 
 The units of a benchmark are drawn one after another. Each remaining unit is drawn with a
 probability proportional to its weight. The weights add up to 1. Unit i adds ``weight_i * value_i``
@@ -17,8 +17,7 @@ replacement"). The capital is the mean over several shares, since the best share
 
 The stake is ``share / (1 + m)``, where ``1 / (1 + m)`` is the largest possible stake. With this
 stake, a higher ``null`` never gives a higher capital. So the values of ``null`` that are not
-rejected form an interval.
-"""
+rejected form an interval."""
 
 from __future__ import annotations
 
@@ -94,7 +93,7 @@ def draws_to_reject(draws: Draws, null: float, alpha: float) -> float:
 
 
 def lower_bound(draws: Draws, alpha: float, precision: float = 1e-4) -> float:
-    """Compute the lower confidence bound of the difference after these draws.
+    """Compute the lower confidence bound of the difference after ``draws``.
 
     With a probability of at least 1 - ``alpha``, the bounds after every number of draws are all
     below the difference. Accurate to ``precision``; exact when all units are drawn."""
@@ -119,8 +118,8 @@ def confidence_sequence(draws: Draws, alpha: float) -> tuple[float, float]:
 def draws_to_decide(draws: int, of: int, half_width: float, needed: float) -> int:
     """Estimate after how many draws the half-width of a confidence sequence is ``needed``.
 
-    It is ``half_width`` now, after ``draws`` of all ``of`` draws. After n draws, its square is
-    proportional to 1 / n - 1 / of."""
+    The half-width is ``half_width`` now, after ``draws`` of ``of`` draws. After n draws, its square
+    is proportional to 1 / n - 1 / of."""
     shrinks = (needed / half_width) ** 2
     return math.ceil(1 / (1 / of + shrinks * (1 / draws - 1 / of)))
 
@@ -155,7 +154,7 @@ class Decision:
 
 
 def decide(draws: Draws, rule: Rule) -> Decision | None:
-    """Return the first outcome that ``draws`` allow, or None if more units must be drawn first.
+    """Return the first outcome that ``draws`` prove, or None if more units must be drawn first.
 
     An outcome can be wrong only if the lower or the upper confidence sequence is wrong. Each uses
     half of ``alpha``, so the probability of ever being wrong is at most ``alpha``, however often

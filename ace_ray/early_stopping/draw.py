@@ -2,8 +2,7 @@
 
 A decision uses the first units of the order, up to the first unit with a pending row. But engines
 work best if the longest rows come first. So the order is cut into windows, which are evaluated one
-after another, and in each window the longest rows come first.
-"""
+after another, and in each window the longest rows come first."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ WINDOWS = 20
 
 @dataclass(frozen=True)
 class EntryOrder:
-    """The drawn order of a run. ``orders``: order of the units, by benchmark. ``windows``: for each
-    entry of the plan, the number of its window; int8 (entries,)."""
+    """The random order of a run's entries. ``orders``: benchmark -> order of its units (tasks).
+    ``windows``: number of the window of each entry of the plan; int8 (entries,)."""
 
     orders: Mapping[str, Order]
     windows: np.ndarray
@@ -55,7 +54,8 @@ class EntryOrder:
 def draw_order(
     config: EarlyConfig, benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry], samples: int
 ) -> EntryOrder:
-    """Draw the orders and windows of a run. Raises `UserError` if a headline is not supported."""
+    """Draw the orders and windows of a run. Raises `UserError` if the headline (main score) of a
+    benchmark is not a weighted mean of its entries."""
     orders = {}
     for name, benchmark in benchmarks.items():
         if indices := [at for at, entry in enumerate(entries) if entry.benchmark == name]:

@@ -1,9 +1,8 @@
 """Decide early: compare the stored rows of a run with the stored rows of its reference run.
 
-A look reads new rows of both runs, and decides the headlines that can be decided. (For headlines,
-units and items see `ace_ray.early_stopping.units`.) A row is settled if it has a verdict or is not
-retried. An item or a unit is settled if all its rows are settled.
-"""
+A look reads new rows of both runs, and decides the headlines that can be decided. A headline is a
+benchmark's main score. A unit is one task; its items are entries or dialogues. A row is settled if
+it has a verdict or is not retried. An item or a unit is settled if all its rows are settled."""
 
 from __future__ import annotations
 
@@ -108,12 +107,12 @@ def update_decision(plan: RunPlan, store: Store) -> bool:
 
 
 class StoredScores:
-    """The values of all items in the drawn orders of ``plan``, from one stored run."""
+    """The values of all items (entries or dialogues) of ``plan`` in one stored run."""
 
     def __init__(
         self, plan: RunPlan, store: Store, rule_sets: Sequence[str], *, final: bool
     ) -> None:
-        """Begin without rows. ``final``: the run has ended, so failed rows are not retried."""
+        """Begin without rows. ``final``: whether the run has ended, so that no row is retried."""
         assert plan.drawn is not None
         self._store, self._rule_sets, self._final = store, tuple(rule_sets), final
         self._orders, self._samples = plan.drawn.orders, plan.config.samples
@@ -132,8 +131,8 @@ class StoredScores:
                             self._items[*plan.entries[at].path, sample] = (item, name)
 
     def read(self) -> None:
-        """Read new parts, the latest first, so that the latest verdict of each row counts. The
-        value of a settled item does not change."""
+        """Read the rows stored since the last call, the latest first, so that the latest verdict of
+        each row counts. The value of a settled item does not change."""
         columns = result_columns(self._rule_sets)
         for name in sorted({*part_names(self._store)} - self._part_names, reverse=True):
             table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
@@ -163,7 +162,7 @@ class StoredScores:
                 del self._rows[id(item)]
 
     def unit_bounds(self, unit: Unit) -> Bounds | None:
-        """Return the bounds of a unit's value; None until all its items are settled."""
+        """Return the bounds, 0 to 1, of a unit's value; None until all its items are settled."""
         low = high = 0.0
         for item in unit.items:
             if item.weight <= 0:
@@ -189,7 +188,7 @@ class StoredScores:
 
 
 def _verdict_key(row: ResultRow) -> tuple[Any, ...]:
-    """Return the parts of a row on which a headline may depend: its sample and its verdicts."""
+    """Return what a headline may depend on in ``row``: the sample and the verdicts."""
     verdicts = sorted(row.verdicts.items())
     return row.sample, tuple((r, v.valid, *sorted(v.metrics.items())) for r, v in verdicts)
 
@@ -228,7 +227,7 @@ class Comparison:
         return all(headline.decision is not None for headline in self.headlines)
 
     def decide_headlines(self, run_values: StoredScores, reference: StoredScores) -> None:
-        """Compare the values read so far, and decide the headlines that can be decided."""
+        """Compare the values of both runs, and decide the headlines that can be decided."""
         for headline in self.headlines:
             before = headline.differences
             headline.values, headline.differences = [], []
@@ -310,24 +309,24 @@ class EarlyStopper:
         return self.comparison.is_fully_decided and self._config.stop
 
     def check_reference(self, *, must_exist: bool) -> None:
-        """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows.
-        ``must_exist``: also raise it if the reference has not begun, that is, has no manifest."""
+        """Open the reference. Raise `UserError` if its rows cannot be compared with the run's rows,
+        or, with ``must_exist``, if the reference has not begun, that is, has no manifest."""
         against = self._config.reference
         if against is None or self._reference is not None:
             return
         self._reference = self._open_reference(against)
         if self._reference is None and must_exist:
             raise UserError(
-                f"contains no {MANIFEST}, so it is not a run to compare with",
+                f"the folder contains no {MANIFEST}, so it is not a run to compare with",
                 where=against,
                 fix="name the folder of a finished run in early.reference",
             )
 
     def look(self, *, at_once: bool = False) -> bool:
         """Read new rows and decide the headlines that can be decided. Return whether `record_look`
-        must still record in the manifest that the comparison was looked at.
+        must still record this in the manifest.
 
-        Do nothing if the last look was less than `LOOK_S` ago, unless ``at_once``."""
+        Do nothing if the last call was less than `LOOK_S` seconds ago, unless ``at_once``."""
         now_s = time.monotonic()
         if self._config.reference is None or (not at_once and now_s < self._looked_at + LOOK_S):
             return False
@@ -343,15 +342,15 @@ class EarlyStopper:
         return not self._is_noted and any(h.differences for h in self.comparison.headlines)
 
     def record_look(self) -> None:
-        """Record in the manifest that the comparison was looked at, with its rules and orders."""
+        """Record in the manifest that the comparison was computed, with its rules and orders."""
         early = {**self._drawn.as_json(), "config": self._config.model_dump(mode="json")}
         tree = {**read_manifest(self._store).tree, "early": {**early, "looked": True}}
         self._store.put(MANIFEST, as_json(tree))
         self._is_noted = True
 
     def check_rules(self) -> None:
-        """Raise `UserError` if the comparison was looked at under other rules. A decision is not
-        valid if its rules were chosen after a look."""
+        """Raise `UserError` if the comparison was computed before with other rules. A decision is
+        not valid if its rules were chosen after a look at the rows."""
         if self._store.get(MANIFEST) is None:
             return
         early = read_manifest(self._store).tree.get("early") or {}
@@ -391,7 +390,9 @@ class EarlyStopper:
         store = open_store(against, **self._plan.config.store.model_dump())
         if store.root == self._store.root:
             raise UserError(
-                "is compared with itself", where=against, fix="name another run in early.reference"
+                "the run is compared with itself",
+                where=against,
+                fix="name another run in early.reference",
             )
         if store.get(MANIFEST) is None:
             return None

@@ -4,8 +4,7 @@ The headline is a benchmark's main score. A unit is one task; its items are entr
 Benchmarks do not declare weights, so weights are measured with simulated runs. If only one category
 of a run is right, the headline equals the weight of this category. If a run contains only one
 dialogue, the headline equals the value of this dialogue. A simulated run with random verdicts shows
-whether the headline is a weighted mean of the entries. Other headlines are refused.
-"""
+whether the headline is a weighted mean of the entries. Other headlines are refused."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Unit:
-    """All items of one task. They are drawn together."""
+    """All items (entries or dialogues) of one task, which are drawn together."""
 
     name: str
     items: tuple[Item, ...]
@@ -72,7 +71,7 @@ class Order:
         return shares
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
-        """Return `Draws` of the first units: one unit for each item of ``bounds``, in [-1, 1]."""
+        """Return the first units as `Draws`. ``bounds``: bounds of each unit's value, -1 to 1."""
         lows, highs = (np.array([pair[side] for pair in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 
@@ -87,24 +86,24 @@ class Order:
 
 
 def order_of(benchmark: Benchmark, entries: Sequence[Entry], indices: Sequence[int]) -> Order:
-    """Draw the order of the units of ``benchmark``.
+    """Draw the order of the units (tasks) of ``benchmark``.
 
     ``indices``: indices of the benchmark's entries in ``entries``. Raises `UserError` if the
     headline under the first rule set is not a weighted mean of the entries."""
     kind, rules = type(benchmark), benchmark.rule_sets[0]
-    cells: dict[tuple[str, str], dict[str, list[int]]] = {}
+    categories: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index in indices:
         entry = entries[index]
-        members = cells.setdefault(entry.category_key, {})
+        members = categories.setdefault(entry.category_key, {})
         members.setdefault(task_key(_simulated_row(entry, kind, right=True)), []).append(index)
     items = []
-    for cell, tasks in cells.items():
-        only_cell_is_right = (
-            _simulated_row(entries[i], kind, right=key == cell)
-            for key, groups in cells.items()
+    for category, tasks in categories.items():
+        only_category_is_right = (
+            _simulated_row(entries[i], kind, right=key == category)
+            for key, groups in categories.items()
             for i in chain.from_iterable(groups.values())
         )
-        weight = _headline(kind, only_cell_is_right, rules)
+        weight = _headline(kind, only_category_is_right, rules)
         shares = [0.0] * len(tasks)  # entries without weight do not affect decisions
         if weight > 0:
             shares = _shares(kind, entries, list(tasks.values()), rules)
@@ -161,7 +160,7 @@ def _shares(
     """Return each item's share of its category's weight: equal, or in proportion to its size.
 
     A simulated run of two items shows which of these two rules the headline follows. Raises
-    `UserError` if it follows neither."""
+    `UserError` if the headline follows neither rule."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
     equal = [1 / len(items)] * len(items)
@@ -210,7 +209,6 @@ def _refusal_error(benchmark: type[Benchmark], why: str) -> UserError:
 
 
 def _simulated_row(entry: Entry, benchmark: type[Benchmark], *, right: bool) -> ResultRow:
-    """Return a simulated row of ``entry``."""
     return ResultRow(
         row_id="",
         benchmark=entry.benchmark,

@@ -95,7 +95,7 @@ class _Log:
 
     @property
     def name(self) -> str:
-        time = f"{self._run.manifest.created:%Y-%m-%dT%H-%M-%S}"
+        time = f"{self._run.manifest.created_at:%Y-%m-%dT%H-%M-%S}"
         return f"{time}_{_UNSAFE.sub('-', self._benchmark)}_{self._id}.eval"
 
     def content(self) -> bytes:
@@ -125,7 +125,7 @@ class _Log:
         return {
             "eval_id": self._id,
             "run_id": manifest.run_id,
-            "created": manifest.created.isoformat(),
+            "created": manifest.created_at.isoformat(),
             "task": self._benchmark,
             "task_id": digest(manifest.run_id, self._benchmark)[:22],
             "task_version": 0,

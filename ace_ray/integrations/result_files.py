@@ -34,7 +34,7 @@ def export_lm_eval(run: ScoredRun, target: Store) -> list[str]:
     manifest = run.manifest
     model = model_name(manifest.model.source)
     folder = _safe_name(model.replace("/", "__"))
-    date = f"{manifest.created:%Y-%m-%dT%H-%M-%S}"
+    date = f"{manifest.created_at:%Y-%m-%dT%H-%M-%S}"
     results: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     configs: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def export_lm_eval(run: ScoredRun, target: Store) -> list[str]:
             "gen_kwargs": manifest.tree["identity"].get("sampling"),
         },
         "git_hash": None,
-        "date": manifest.created.timestamp(),
+        "date": manifest.created_at.timestamp(),
         "model_name": model,
         "model_source": manifest.config.backend,
         "chat_template_sha": manifest.tree.get("chat_template_sha256"),
@@ -167,7 +167,7 @@ def export_hub(run: ScoredRun, target: Store, dataset: str) -> list[str]:
             {
                 "dataset": {"id": dataset, "task_id": f"{benchmark}_{rules}"},
                 "value": round(100 * first.estimate.value, 2),
-                "date": run.manifest.created.date().isoformat(),
+                "date": run.manifest.created_at.date().isoformat(),
                 "notes": (
                     f"{first.name} ({first.formula}), {rules} rules, 95 % interval {low} to "
                     f"{high}, n={first.estimate.n}; ace_ray {ace_ray.__version__}, run "

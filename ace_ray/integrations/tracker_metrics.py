@@ -136,7 +136,8 @@ def _publication(name: str, group: str, key: str, runs: Mapping[int, _TrackedRun
     first, *configs = [_config(run) for run in runs.values()]
     shared = {k: v for k, v in first.items() if all(config.get(k) == v for config in configs)}
     points = [
-        Point(step, _metrics(run), run.manifest.created.timestamp()) for step, run in runs.items()
+        Point(step, _metrics(run), run.manifest.created_at.timestamp())
+        for step, run in runs.items()
     ]
     return Publication(key, name, group, shared, _run_texts([*runs.values()][-1]), points)
 

@@ -21,7 +21,7 @@ WEIGHTS = "adapter_model.safetensors"
 # Values of vLLM's ``max_lora_rank``.
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
-# Initializations that do not change the base's weights. PiSSA, OLoRA, LoftQ and CorDA change them.
+# Initializations that keep the base's weights. PiSSA, OLoRA, LoftQ and CorDA change the weights.
 _PLAIN_INITS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga", "true", "false")
 _NOT_LORA = {
     "use_dora": "is a DoRA adapter",
@@ -39,7 +39,7 @@ _PREFIX = "base_model.model."
 
 def add_adapter(base: ModelRef, ref: ModelRef, config: Mapping[str, Any]) -> ModelRef:
     """Return a copy of ``base`` with the pinned adapter ``ref``, whose adapter_config.json is
-    ``config``. Raises `UserError`: vLLM does not support its kind."""
+    ``config``. Raises `UserError` if vLLM does not support this kind of adapter."""
     name, rank = str(config.get("base_model_name_or_path") or "")[:300], _rank(config, ref.source)
     return replace(base, adapter=Adapter(ref, rank, name, bool(_experts(config))))
 
@@ -56,9 +56,9 @@ def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[s
 def check_weights(folder: Path, base: Path) -> bool:
     """Return True if the model in ``base`` has all modules of the adapter in ``folder``.
 
-    Return False if the files do not tell: ``base`` is not in safetensors, or names its modules
-    differently. Then only an engine can tell, since vLLM silently ignores modules that it does not
-    find. Raises `UserError`: names or shapes show that the adapter belongs to another base."""
+    Return False if the files do not show this: ``base`` is not in safetensors, or its files use
+    other names for modules. Then only an engine can show it, since vLLM silently ignores unknown
+    modules. Raises `UserError` if names or shapes show that the adapter belongs to another base."""
     tensors, of_base = tensors_of(folder), tensors_of(base)
     if not tensors:
         raise UserError(f"{WEIGHTS} is missing", where=str(folder), fix="save the adapter again")
@@ -88,7 +88,7 @@ def check_weights(folder: Path, base: Path) -> bool:
 
 
 def check_local_weights(model: ModelRef) -> None:
-    """Call `check_weights` if model and adapter are local folders; else workers call it."""
+    """Call `check_weights` if model and adapter are local folders; otherwise workers call it."""
     assert model.adapter is not None  # callers pass a model with an adapter
     if model.kind == model.adapter.ref.kind == "folder":
         check_weights(Path(model.adapter.ref.location), Path(model.location))
@@ -126,7 +126,7 @@ def content_hash(folder: Path) -> str:
 
 
 def _rank(config: Mapping[str, Any], source: str) -> int:
-    """Return the largest rank in an adapter. Raises `UserError`: vLLM cannot load the adapter."""
+    """Return the largest rank in an adapter. Raises `UserError` if vLLM cannot load the adapter."""
     if (kind := config.get("peft_type", "LORA")) != "LORA":
         raise _refusal(f"is an adapter of the type {kind!r:.40}, not LORA", source)
     for key, problem in _NOT_LORA.items():

@@ -40,10 +40,10 @@ class TooLong(Exception):
 
 
 class ParserLog(logging.Handler):
-    """Context that captures errors which parsers log, so that their tracebacks do not fill
+    """Context that captures exceptions which parsers log, so that the tracebacks do not fill
     ace_ray's log.
 
-    ``error``: class name of the last exception that a parser caught and logged."""
+    ``error``: class name of the last exception that a parser caught and logged; "" for none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def parser_class(
     tokenizer: Any, *, reasoning: str | None, tool: str | None, is_harmony: bool = False
 ) -> Any:
     """Return the class that vLLM's server builds from the named parsers; None if no parser is
-    named. Raises `UserError`: vLLM lacks a named parser, or it does not fit the tokenizer."""
+    named. Raises `UserError` if vLLM lacks a named parser, or the tokenizer does not suit it."""
     from vllm.parser import ParserManager
 
     location = f"model.{'tool' if tool else 'reasoning'}_parser"
@@ -101,7 +101,7 @@ def parser_class(
                 is_harmony=is_harmony,
                 tokenizer=tokenizer,
             )
-    # A name may be unknown, a package missing, or a special token of the constructor.
+    # The name may be unknown, a package missing, or a special token that the parser needs.
     except Exception as error:
         names = " and ".join(filter(None, (reasoning, tool)))
         raise UserError(
@@ -112,9 +112,8 @@ def parser_class(
 
 
 def parser_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
-    """Return the facts, besides the model, that determine how answers are decoded and parsed.
-
-    With strict tool calling vLLM decodes calls under a grammar; some parsers enable it."""
+    """Return the facts, besides the model, that determine how answers are decoded and parsed. With
+    strict tool calling, which some parsers enable, vLLM decodes calls under a grammar."""
     import vllm
     from vllm import envs
     from vllm.reasoning import ReasoningParserManager
@@ -151,8 +150,7 @@ class AnswerReader:
     Args:
         parser_type: the class from `parser_class`, or None.
         tool: name of the tool parser, which decides the maximum length.
-        split: whether ``<think>`` blocks are separated first, for models without a reasoning
-            parser."""
+        split: whether ``<think>`` blocks are separated first, without a reasoning parser."""
 
     def __init__(
         self, parser_type: Any, tokenizer: Any, model_config: Any, *, tool: str | None, split: bool
@@ -218,8 +216,8 @@ class AnswerReader:
 
     def _limit_inputs(self, parser: Any, text: str) -> list[str]:
         """Limit the lengths of ``text`` and of the input of the tool parser in ``parser``. Raises
-        `TooLong` if ``text`` is too long; the tool parser raises it later for its input. Return
-        a list to which that input will be added."""
+        `TooLong` if ``text`` is too long; the tool parser later raises `TooLong` for its own input.
+        Return a list to which this input will be added."""
         from vllm.parser.abstract_parser import DelegatingParser
 
         inputs: list[str] = []

@@ -53,7 +53,7 @@ PROBE_HISTORY: list[dict[str, Any]] = [
 class Chat:
     """Renders messages with the model's chat template, in Jinja's sandbox.
 
-    ``template_kwargs``: extra variables. ``date``: for templates that print one; None: today."""
+    ``template_kwargs``: extra variables. ``date``: ISO date for templates that print the date."""
 
     def __init__(
         self, tokenizer: Any, template_kwargs: Mapping[str, Any], date: str | None = None
@@ -72,7 +72,7 @@ class Chat:
         date: str | None = None,
     ) -> Chat:
         """Load the tokenizer of a model folder, and its chat template unless ``template`` is given.
-        Raises `UserError`: the folder lacks a template or a tokenizer."""
+        Raises `UserError` if the folder lacks a template or a tokenizer."""
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
@@ -122,7 +122,7 @@ class Chat:
         return any(variable in str(text) for text in texts)
 
     def render(self, messages: Messages, tools: Tools = None) -> str:
-        """Render the prompt text, with ``tools`` in OpenAI's format. Raises `PromptRefused` when
+        """Render the prompt text, with ``tools`` in OpenAI's format. Raises `PromptRefused` if
         the template does not compile or rejects the messages."""
         divided = split_calls(messages)
         return self._render(divided if divided and self.is_single_call else messages, tools)
@@ -154,7 +154,7 @@ class Chat:
 
     @cached_property
     def history_problem(self) -> str:
-        """Describe why the template cannot be used for episodes with tools, or return "". It must
+        """Reason why the template cannot be used for episodes with tools, or "". The template must
         accept a chat with an answer that makes two calls, and render the calls and results."""
         try:
             text = self.render(PROBE_HISTORY, PROBE_TOOLS)
@@ -169,7 +169,7 @@ class Chat:
     @cached_property
     def is_single_call(self) -> bool:
         """Whether the template rejects an answer with two calls, but accepts two answers with one
-        call each (Llama 3). `render` then divides answers."""
+        call each, as in Llama 3. `render` then divides such answers."""
         return not self._accepts(PROBE_HISTORY) and self._accepts(split_calls(PROBE_HISTORY) or ())
 
     def _accepts(self, messages: Messages) -> bool:
@@ -197,8 +197,8 @@ class Chat:
 
 
 def split_calls(messages: Messages) -> list[Mapping[str, Any]] | None:
-    """Divide answers with several calls into answers with one call, each before its result. Return
-    None if no answer has several calls. Templates of Llama 3 accept only one call per answer."""
+    """Divide answers with several calls into answers with one call, each before the call's result.
+    Return None if no answer has several calls. Llama 3's templates accept one call per answer."""
     if all(len(message.get("tool_calls") or ()) < 2 for message in messages):
         return None
     divided: list[Mapping[str, Any]] = []

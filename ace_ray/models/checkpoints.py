@@ -128,7 +128,7 @@ class _Files:
         return f"{root}/{name}"
 
     def open(self, name: str) -> BinaryIO:
-        """Open the file ``name``. Raises `OSError`: it is a pipe, a device or a socket."""
+        """Open the file ``name``. Raises `OSError` if it is a pipe, a device or a socket."""
         if isinstance(self.source, S3Store):
             file: BinaryIO = self.source.open(name)
             return file
@@ -156,7 +156,7 @@ def check_whole(source: Path | S3Store) -> None:
                 fix="replace it with the file itself, or remove it",
             )
         if name not in files.sizes:
-            raise UserError("is missing", where=files.location_of(name), fix=_AGAIN)
+            raise UserError("the file is missing", where=files.location_of(name), fix=_AGAIN)
         if files.sizes[name] <= _POINTER_BYTES:
             with _wrap_errors(files, name, "cannot be read"), files.open(name) as file:
                 _refuse_pointer(file, files.location_of(name))
@@ -167,7 +167,7 @@ def check_whole(source: Path | S3Store) -> None:
             empty = empty and not tensors
             if lost := expected_tensors.get(name, set()) - tensors:
                 raise UserError(
-                    f"the index places {min(lost)} in {name}, which does not contain it",
+                    f"the index places tensor {min(lost)} in {name}, which does not contain it",
                     where=files.location_of(INDEX),
                     fix=_AGAIN,
                 )
@@ -184,8 +184,7 @@ def check_whole(source: Path | S3Store) -> None:
 
 
 def check_gguf(path: Path) -> None:
-    """Raise `UserError` if ``path`` is a git-lfs pointer or not a GGUF file, and `OSError` if it is
-    not a regular file."""
+    """Raise `UserError` unless ``path`` is a GGUF file, `OSError` unless it is a regular file."""
     with open_regular_file(path) as file:
         head = file.read(len(_POINTER))
     if head == _POINTER:
@@ -221,8 +220,7 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
 
 def suggest_fix(source: Path | Store) -> str:
     """Return what to use in place of the folder ``source``, which contains no model: a subfolder
-    with a model, or a program that converts weights in a trainer's own format. Return "" if the
-    folder has neither."""
+    with a model, or a program that converts weights in a trainer's own format; "" for neither."""
     # verl saves config and tokenizer in a subfolder of the folder with the weights.
     root = (str(source) if isinstance(source, Path) else source.root).removesuffix("/huggingface")
     if isinstance(source, S3Store):
@@ -259,9 +257,9 @@ def _pickle_problem(files: _Files, name: str) -> str:
 
 
 def missing_weights(names: Collection[str]) -> str:
-    """Return which weight file of a checkpoint without an index is missing; "" if all files exist.
+    """Return a message about a missing weight file of a checkpoint without an index, or "".
 
-    Trainers write the index last. Until then, the parts' names show how many parts there are."""
+    Trainers write the index last. Until then, names like ``model-00001-of-00003.bin`` count."""
     weights = weight_names(names)
     if not weights:
         return "the folder contains no weights (*.safetensors)"
@@ -295,7 +293,7 @@ def layout_diff(folder: Path, new_folder: Path) -> str:
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
     """Return all tensors of a checkpoint by name; {} for a checkpoint without safetensors files.
-    Raises `UserError`: a shard is missing, truncated, or not a safetensors file."""
+    Raises `UserError` if a shard is missing, truncated, or not a safetensors file."""
     tensors: dict[str, Tensor] = {}
     files = _Files(folder)
     index = _index(files, INDEX)
@@ -307,7 +305,7 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 
 def shards_of(folder: Path) -> list[str]:
-    """Return the weight files that the index names; without one, all ``*.safetensors``."""
+    """Return the weight files that the index names; without an index, all ``*.safetensors``."""
     return _shards(_Files(folder))
 
 
@@ -317,7 +315,7 @@ def _shards(files: _Files) -> list[str]:
 
 
 def parameters(folder: Path) -> int | None:
-    """Return the number of parameters; None if the weights are packed or not in safetensors."""
+    """Return the number of weights; None if the weights are packed or not in safetensors."""
     tensors = tensors_of(folder).values()
     if not tensors or any(tensor.dtype not in _FLOATS for tensor in tensors):
         return None
@@ -344,7 +342,7 @@ def index_of(raw: bytes) -> dict[str, str]:
 
 
 def _index(files: _Files, name: str) -> dict[str, str]:
-    """Read the index ``name``; {} if the file does not exist. Raises `UserError`."""
+    """Read the index ``name``; {} if it does not exist. Raises `UserError` if it is damaged."""
     if name not in files.sizes:
         return {}
     with _wrap_errors(files, name, "is not an index of weights"), files.open(name) as file:
@@ -356,13 +354,11 @@ def _index(files: _Files, name: str) -> dict[str, str]:
 @contextmanager
 def _wrap_errors(files: _Files, name: str, wrong: str) -> Iterator[None]:
     """Context that converts errors in reading the file ``name`` to a `UserError`, which begins with
-    ``wrong``.
-
-    Raises `UnreachableStore` if a store has listed the file, but does not return it now."""
+    ``wrong``; to `UnreachableStore` if S3 has listed the file but does not return it now."""
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError("is missing", where=files.location_of(name), fix=_AGAIN) from error
+        raise UserError("the file is missing", where=files.location_of(name), fix=_AGAIN) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OSError) and isinstance(files.source, S3Store):
             problem = f"cannot be read now: {first_line(error)}"
@@ -372,8 +368,7 @@ def _wrap_errors(files: _Files, name: str, wrong: str) -> Iterator[None]:
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in the header of a safetensors file. Raises `UserError`: the file is
-    missing, truncated or damaged."""
+    """Yield the tensors in a safetensors header. Raises `UserError` for a bad or missing file."""
     with _wrap_errors(files, shard, "cannot be read as weights"), files.open(shard) as file:
         length = int.from_bytes(file.read(8), "little")
         size = files.sizes.get(shard, 0)

@@ -1,6 +1,6 @@
 """Build requests and parse answers of OpenAI's chat completions API.
 
-Answers are untrusted: all but a chat completion raises an error; stored parts are bounded."""
+Answers are untrusted: anything but a chat completion raises an error; stored values are bounded."""
 
 from __future__ import annotations
 
@@ -174,10 +174,9 @@ def arguments_to_text(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def completion_of(
     tree: Any, tools: Tools = None, *, split_reasoning: bool = True
 ) -> tuple[Completion, Reasoning | None]:
-    """Parse the first choice of a chat completion. The caller adds the duration and number of
-    attempts.
-
-    Raises `ValueError`, `LookupError`, `TypeError` or `RecursionError`: not a chat completion."""
+    """Parse the first choice of a chat completion. Return the completion, without duration and
+    number of attempts, and the reasoning in the form to send back, or None. Raises `ValueError`,
+    `LookupError`, `TypeError` or `RecursionError` if ``tree`` is not a chat completion."""
     choice = tree["choices"][0]
     message = choice["message"]
     if not isinstance(message, dict):

@@ -1,7 +1,7 @@
-"""Client of a model behind an OpenAI-compatible URL. It implements `Model`.
+"""Client of a model behind an OpenAI-compatible URL, with the interface of `Model`.
 
-It uses aiohttp, since the ``openai`` package reads answers of any size into memory, and retries
-without ace_ray's rate limit and circuit breaker."""
+The client uses aiohttp, since the ``openai`` package reads answers of any size into memory, and
+retries without ace_ray's rate limit and circuit breaker."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Filtered(EndpointRefused):
 class _Failure(Exception):
     """An attempt failed, and a retry may succeed.
 
-    ``down``: the server seems to be down. False for a server that requests a pause."""
+    ``down``: whether the server seems to be down. It is False if the server requests a pause."""
 
     def __init__(self, cause: str, *, down: bool = True, retry_after_s: float = 0.0) -> None:
         super().__init__(cause)
@@ -70,7 +70,7 @@ class EndpointModel(Client):
     share the rate limit, the concurrency limit and the circuit breaker.
 
     ``split_reasoning``: whether ``<think>`` blocks in an answer are reasoning. ``location`` is the
-    config's key of the endpoint. Raises `UserError`: a malformed URL, or no key."""
+    endpoint's config key. Raises `UserError` if the URL is malformed or the API key is missing."""
 
     def __init__(
         self,
@@ -100,10 +100,9 @@ class EndpointModel(Client):
             self._takes_no_schema = f"{location}.extra_body removes response_format"
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        """Request an answer. Raises `EndpointDown`, `EndpointRefused` and `PromptTooLong`.
-
-        If the endpoint rejects a request with a schema, send it again without the schema. If the
-        error was about the schema (`SchemaRefused`), later requests have no schema either."""
+        """Request an answer. If the endpoint rejects a request with a schema, send it again without
+        the schema. After an error about the schema, later requests have no schema either. Raises
+        `EndpointDown`, `EndpointRefused` or `PromptTooLong` if there is no answer."""
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
         why, of_schemas = self._takes_no_schema, False
@@ -139,7 +138,8 @@ class EndpointModel(Client):
 
     async def _ask_with_retries(self, body: bytes, tools: Tools) -> Completion:
         if self._breaker.is_open:
-            raise EndpointDown(f"{self._host} was not asked, because earlier requests failed")
+            line = "the request was not sent, because earlier requests failed"
+            raise EndpointDown(f"{self._host}: {line}")
         attempts = 1 if self._breaker.is_on_trial else 1 + self._config.max_retries
         waited_s = 0.0
         for attempt in range(1, attempts + 1):
@@ -194,7 +194,7 @@ class EndpointModel(Client):
             raise _Failure(self._clip(str(error) or type(error).__name__)) from error
         raw = reply.body
         if len(raw) > MAX_ANSWER_BYTES:
-            raise _Failure(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+            raise _Failure(f"the answer has more than {MAX_ANSWER_BYTES >> 20} MiB")
         if len(self._key or "") >= MIN_KEY_CHARS:  # Latin-1 keeps every byte
             raw = mask_key(raw.decode("latin-1"), self._key).encode("latin-1")
         if reply.status != 200:

@@ -28,7 +28,7 @@ _QUESTION = [{"role": "user", "content": "What is the capital of France? Answer 
 
 
 class EndpointEngine(EndpointModel):
-    """Client of the candidate, one per worker. Raises `UserError` as `EndpointModel` does."""
+    """Client of the candidate, one per worker. Raises `UserError` if its URL or API key is bad."""
 
     version = "endpoint"
     max_model_len = None
@@ -45,8 +45,8 @@ class EndpointEngine(EndpointModel):
         self.device = f"endpoint {host_of(endpoint.url)}"
 
     async def check_health(self) -> None:
-        """Return at once, without a health check. If the endpoint fails (see `answering`), a
-        restart of this process would not help."""
+        """Return at once, without a health check: if the endpoint fails, a restart of this process
+        would not help. `answering` shows whether the endpoint works."""
 
     def processes(self) -> list[Any]:
         return []
@@ -56,7 +56,7 @@ class EndpointEngine(EndpointModel):
 
 
 def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
-    """Return the endpoint of the candidate. Raises `ValueError`: the config lacks an endpoint."""
+    """Return the endpoint of the candidate. Raises `ValueError` if the config lacks an endpoint."""
     if model.endpoint is None:
         raise ValueError("the config has no endpoint for the candidate")
     return model.endpoint
@@ -67,8 +67,7 @@ def endpoint_ref(config: RunConfig) -> ModelRef:
     model. The revision consists of the model's name and the host, since the weights are unknown and
     may change without notice.
 
-    Raises:
-        UserError: a bad URL, a missing API key, or a config key that only applies to an engine."""
+    Raises `UserError` for a bad URL, a missing API key, or a config key for engines only."""
     model = config.model
     endpoint = endpoint_of(model)
     for key, value in sorted(endpoint.extra_body.items()):
@@ -131,7 +130,7 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
     The facts are JSON values: ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``,
     and with ``tools`` the number of ``calls``. ``patient``: whether to retry, as for a row.
 
-    Raises `UserError`: the endpoint refuses the question; `EndpointDown`: no answer now."""
+    Raises `UserError` if the endpoint refuses the question, `EndpointDown` if no answer comes."""
     model = config.model
     if not patient:
         once = endpoint_of(model).model_copy(update={"max_retries": 0})

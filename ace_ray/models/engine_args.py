@@ -59,8 +59,8 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise UserError(
                 f"{name!r} is {size!r}, but it must be an integer of at least 1",
-                where="engine",
-                fix="correct the value",
+                where=f"engine.{name}",
+                fix="write a whole number",
             )
     override = args.get("override_generation_config")
     drawn = [name for name in _DRAWN if isinstance(override, Mapping) and name in override]
@@ -92,7 +92,7 @@ def check_parsers(model: ModelConfig) -> None:
 def parser_names(kind: str) -> set[str]:
     """Return the names of vLLM's parsers. ``kind``: "reasoning" or "tool".
 
-    The set is empty if vLLM's source has another layout. Raises `UserError`: vLLM is missing."""
+    The set is empty if vLLM's source has another layout. Raises `UserError` if vLLM is missing."""
     _check_installed()
     folder = {"reasoning": "reasoning", "tool": "tool_parsers"}[kind]
     module = vllm_source.parse_source(f"{folder}/__init__.py")
@@ -111,7 +111,7 @@ def cluster_engine_args(
 ) -> dict[str, Any]:
     """Return ``args`` plus the arguments that an engine in a Ray actor needs on the cluster.
 
-    ``seeded``: whether requests sample with a seed. ``spread``: whether engines span nodes."""
+    ``seeded``: whether requests sample with a seed. ``spread``: whether an engine spans nodes."""
     args = dict(args)
     if spread:
         return {"distributed_executor_backend": "ray", **args}

@@ -25,39 +25,49 @@ TIMEOUT_S = 300
 _CLASSES = re.compile(r"^[\w.]+Error: (\d+ validation errors? for )?")
 
 
-def ask_vllm(config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int) -> str:
-    """Return a line about what vLLM has accepted. ``gpus``: GPUs of an engine, 0 on a CPU. Raises
-    `UserError`: vLLM refuses the engine, or gives no answer in time."""
-    base, seeded = engine_args([model], config.engine), config.sampling.temperature > 0
-    arguments = cluster_engine_args(base, on_gpu=gpus > 0, seeded=seeded)
-    arguments["model"] = str(files.folder)
+def ask_vllm(
+    config: RunConfig, model: ModelRef, files: ModelFiles, *, gpus: int, on_gpu: bool | None
+) -> str:
+    """Return a line that says what vLLM has checked and accepted. ``gpus``: GPUs of an engine.
+    ``on_gpu``: whether it uses them; None: unless this vLLM is the CPU build. Raises `UserError`
+    if vLLM refuses the engine's arguments, or gives no answer in time."""
+    arguments = {**engine_args([model], config.engine), "model": str(files.folder)}
     fused = model.adapter is not None and model.adapter.experts
+    seeded = config.sampling.temperature > 0
     command = module_command("ace_ray.models.engine_check")
     try:
         child = subprocess.run(
-            command, env=module_environment(), input=json.dumps([arguments, gpus, fused]),
-            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+            command, env=module_environment(), capture_output=True, text=True, check=False,
+            input=json.dumps([arguments, gpus, on_gpu, seeded, fused]), timeout=TIMEOUT_S,
         )  # fmt: skip
         if child.returncode == 0:
             return child.stdout.splitlines()[-1]  # vLLM prints to stdout as well
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"vLLM did not say within {TIMEOUT_S} s whether it accepts it",
+            f"vLLM did not check this engine within {TIMEOUT_S} s",
             where="engine",
             fix="try again on an idle machine",
         ) from error
     why = _CLASSES.sub("", first_error(child.stderr) or tail(child.stderr))
-    raise UserError(f"vLLM refuses it: {why}", where="engine", fix="change it, or the model")
+    fix = "change the engine's arguments, or the model"
+    raise UserError(f"vLLM refuses this engine: {why}", where="engine", fix=fix)
 
 
-def _ask(arguments: dict[str, Any], gpus: int, fused_experts: bool) -> str:
-    assume_device()
+def _ask(
+    arguments: dict[str, Any], gpus: int, on_gpu: bool | None, seeded: bool, fused_experts: bool
+) -> str:
     import torch
+    from vllm import platforms
+
+    if on_gpu is None:
+        on_gpu = not platforms.current_platform.is_cpu()
+    assume_device()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.model_executor.models import ModelRegistry
     from vllm.platforms import current_platform
 
-    engine, is_here = AsyncEngineArgs(**arguments), torch.cuda.device_count() >= gpus
+    engine = AsyncEngineArgs(**cluster_engine_args(arguments, on_gpu=on_gpu, seeded=seeded))
+    is_here = not on_gpu or torch.cuda.device_count() >= gpus
     if is_here:
         model = engine.create_engine_config().model_config
     else:  # the engine's device may support more than this machine's
@@ -67,8 +77,8 @@ def _ask(arguments: dict[str, Any], gpus: int, fused_experts: bool) -> str:
         model_class, name = ModelRegistry.resolve_model_cls(model.architectures, model)
         if not getattr(model_class, "is_3d_moe_weight", False):
             raise ValueError(f"adapters of {name} need a tensor for each expert")
-    not_asked = "; without its GPUs here, devices, cache and speculative decoding are not checked"
-    return "vLLM accepts it" + not_asked * (not is_here)
+    unchecked = "; without its GPUs here, devices, cache and speculative decoding are not checked"
+    return "vLLM accepts this engine" + unchecked * (not is_here)
 
 
 if __name__ == "__main__":

@@ -63,12 +63,12 @@ class FakeScript(Section):
     ready_file: str = ""
     """file without which the engine is not ready"""
     hold: Marked = Field(default_factory=dict)
-    """texts that are answered only when the file exists"""
+    """marker files; the answer waits until the file exists"""
     delay_s: float = 0.0
     exponential: bool = False
     """vary delays like the lengths of real answers, with the mean `delay_s`"""
     slow: SlowRows | None = None
-    """texts whose answers take this many times `delay_s`"""
+    """share of slow answers, and the factor on their `delay_s`"""
     cache_tokens: int = Field(0, ge=0)
     """size of the prefix cache; 0: none, and no figures of the engine"""
     swap: Literal["right", "stale", "dead", "nan"] = "right"
@@ -110,7 +110,7 @@ BLOCK_TOKENS = 16
 
 
 class PrefixCache:
-    """A cache of prompt blocks with ``tokens`` tokens. The least recently used blocks go first."""
+    """A cache of ``tokens`` tokens, in blocks. The least recently used blocks are removed first."""
 
     def __init__(self, tokens: int) -> None:
         self._max_blocks = tokens // BLOCK_TOKENS

@@ -166,8 +166,7 @@ class FormatChoice:
         return identity
 
     def load_plugins(self) -> None:
-        """Register the parsers of the plugin files with vLLM. Raises `UserError`: a file cannot be
-        loaded."""
+        """Register the plugin files' parsers with vLLM. Raises `UserError` if a file fails."""
         for name, text in self.plugins:
             load_plugin(name, text)
 
@@ -214,7 +213,7 @@ def _is_mistral(folder: Path, tokenizer_mode: str) -> bool:
 
 def facts_of_model(model: ModelRef, tokenizer_mode: str = "auto") -> FamilyFacts:
     """Read the facts of a pinned model. A GGUF file is converted first; weights in other formats
-    are not needed. Raises `UserError`: the model cannot be read."""
+    are not needed. Raises `UserError` if the model cannot be read."""
     if model.kind in ("fake", "endpoint"):
         return FamilyFacts()
     return family_facts(tokenizer_folder(model), tokenizer_mode)
@@ -283,8 +282,8 @@ def reasoning_parser(facts: FamilyFacts) -> str:
 
 def resolve_parsers(role: ServedRole, facts: FamilyFacts, *, calls: bool) -> ServedRole:
     """Return ``role`` with ``auto`` replaced by the parsers of the model's family. ``calls``:
-    whether the role is offered tools; if not, ``auto`` becomes no tool parser. Raises `UserError`
-    if no tool parser fits the family."""
+    whether the role is offered tools; if not, it gets no tool parser. Raises `UserError` if a tool
+    parser is needed and the family is unknown."""
     model = role.model
     parsers: dict[str, str | None] = {}
     if model.reasoning_parser == "auto" and not role.engine.get("reasoning_parser"):

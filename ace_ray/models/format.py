@@ -59,7 +59,7 @@ class Prompt:
 
 class Format:
     """Renders chats and parses answers of one model with vLLM's ``model_config`` and ``renderer``.
-    Raises `UserError`: a parser is not available."""
+    Raises `UserError` if vLLM lacks a parser that ``choice`` names."""
 
     def __init__(self, model_config: Any, renderer: Any, choice: FormatChoice) -> None:
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
@@ -112,15 +112,16 @@ class Format:
         """Render a prompt, with ``tools`` in OpenAI's format.
 
         ``schema``: JSON schema of the answer, from which some parsers build a grammar. Raises
-        `PromptRefused`, `PromptTooLong`, and `RequestFailed` after vLLM's timeout."""
+        `PromptRefused` if the template rejects the messages, `PromptTooLong` if the prompt is too
+        long, and `RequestFailed` after vLLM's timeout."""
         divided = split_calls(messages)
         if divided is not None and await self._takes_single_calls():
             messages = divided
         return await self._render(messages, tools, schema)
 
     async def _takes_single_calls(self) -> bool:
-        """Return `Chat.is_single_call` of vLLM's template. Computed once, from a probe: a row's
-        prompt must not depend on other rows."""
+        """Return whether the template accepts only one call per answer. This is tested once, with a
+        probe, since a row's prompt must not depend on other rows."""
         if self._is_single_call is None:
             divided = split_calls(PROBE_HISTORY) or ()
             refused = not await self._accepts(PROBE_HISTORY)

@@ -13,7 +13,8 @@ from ace_ray.models.families import ModelFiles
 
 
 class Hazard(NamedTuple):
-    """``source``: issue, pull request or file of vLLM. ``versions``: of vLLM; "": all to 0.32.0."""
+    """A hazard of vLLM. ``source``: its issue, pull request or file. ``versions``: versions of vLLM
+    with the hazard; "" for all versions up to 0.32.0."""
 
     source: str
     versions: str
@@ -44,8 +45,8 @@ HAZARDS = {
 
 
 def hazards_of(config: RunConfig, files: ModelFiles, *, native: bool) -> dict[str, str]:
-    """Return name -> line for the hazards of a run with the installed vLLM. ``native``: whether it
-    offers tools."""
+    """Map the name of each hazard of a run with the installed vLLM to a line about the hazard.
+    ``native``: whether the run offers tools to the model."""
     if config.backend != "vllm":
         return {}
     from packaging.specifiers import SpecifierSet  # a dependency of vLLM

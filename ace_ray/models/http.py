@@ -100,7 +100,7 @@ class Http(Client):
         try:
             url = http_url(request.url)
         except ValueError as error:
-            raise OSError(f"not asked: {error}") from None
+            raise OSError(f"the request was not sent: {error}") from None
         try:
             return await self._send(replace(request, url=str(url)), proxy=proxy_of(url))
         except TimeoutError:

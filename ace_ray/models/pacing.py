@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
-# Maximum wait before the first retry. It doubles with each retry.
+# Maximum wait before the first retry. The wait doubles with each retry.
 BACKOFF_S = 1.0
 MAX_BACKOFF_S = 60.0
 # Maximum pause that a server may request. A longer one fails the row.
@@ -38,9 +38,9 @@ class Pacer:
 class Breaker:
     """Circuit breaker, which avoids retries on an endpoint that is down.
 
-    It opens when ``limit`` consecutive calls have failed after all retries. While it is open, calls
-    fail at once. ``cooldown_s`` seconds later, calls are on trial: each has one attempt. An answer
-    closes the breaker, and a failure opens it again."""
+    The breaker opens when ``limit`` consecutive calls have failed after all retries. While it is
+    open, calls fail at once. ``cooldown_s`` seconds later, calls are on trial: each has one
+    attempt. An answer closes the breaker, and a failure opens it again."""
 
     def __init__(
         self, limit: int = 3, cooldown_s: float = 30.0, clock: Callable[[], float] = time.monotonic
@@ -85,6 +85,6 @@ def retry_after_s(header: str, now_s: float) -> float:
 
 
 def backoff_s(attempt: int) -> float:
-    """Return the seconds to wait after failure ``attempt``, from 1: doubled each time, random."""
+    """Return the seconds to wait after failed attempt number ``attempt`` (from 1), with jitter."""
     # Jitter spreads the retries of many rows after an outage.
     return min(MAX_BACKOFF_S, BACKOFF_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

@@ -20,7 +20,7 @@ _loaded: set[str] = set()
 
 
 def read_plugins(paths: list[str]) -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of each plugin file. Raises `UserError`: a file cannot be read."""
+    """Return (name, text) of each plugin file. Raises `UserError` if a file cannot be read."""
     return tuple((Path(path).name, config_text(path)) for path in paths)
 
 
@@ -31,7 +31,7 @@ def plugin_sha256(text: str) -> str:
 @cache
 def registered_parsers(plugins: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
     """Return the names of all "tool" and "reasoning" parsers after loading ``plugins``, pairs of
-    file name and text, in a child process. Raises `UserError`: a file cannot be imported."""
+    file name and text, in a child process. Raises `UserError` if a file cannot be imported."""
     command = module_command("ace_ray.models.parser_plugins")
     try:
         child = subprocess.run(
@@ -40,7 +40,7 @@ def registered_parsers(plugins: tuple[tuple[str, str], ...]) -> dict[str, list[s
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise UserError(
-            f"importing the files took over {IMPORT_S} s", where="model.plugins",
+            f"importing the plugin files took over {IMPORT_S} s", where="model.plugins",
             fix="remove what waits or computes while the files are imported",
         ) from error  # fmt: skip
     try:

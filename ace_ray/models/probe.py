@@ -40,8 +40,8 @@ FLOOR = 0.05
 # Maximum ratio of the distance after the swap to the distance before it.
 SLACK = 3.0
 
-# Allowed range of `progress`: 0 if no weights were replaced, 1 if all were. If rounding moves a
-# correct engine out of this range, the engine is restarted, which is safe.
+# Allowed range of `progress`: 0 if no weights were replaced, 1 if all were. An engine outside of
+# this range is restarted, which is safe even if rounding is the cause.
 WAY = (0.75, 1.25)
 
 # For each text, the logprob of each token except the first.
@@ -66,7 +66,7 @@ class Probe:
         self._folder: Path | None = None
         self._logprobs: Logprobs = ()
         self._proven = proven
-        # (old folder, new folder) -> references. Another checkpoint may become the next one.
+        # (old folder, new folder) -> references. The next checkpoint may change after `prepare`.
         self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
 
     async def begin(self, folder: Path) -> None:
@@ -85,10 +85,9 @@ class Probe:
                 self._references[old_folder, folder] = error
 
     async def check_swap(self, folder: Path) -> dict[str, Any]:
-        """Check the engine after a swap to the weights in ``folder``. Return the measured
-        distances.
-
-        Raises `ProbeFailed`. Before the first swap, `prepare` must have been called."""
+        """Check the engine after a swap to the weights in ``folder``. Return the measured distances
+        for the log. Raises `ProbeFailed` if the engine's logprobs do not match the new weights.
+        Before the first swap, `prepare` must have been called."""
         logprobs = await self._engine.logprobs()
         assert self._folder is not None  # `begin` comes first
         if not _is_finite(logprobs):

@@ -52,9 +52,8 @@ class StoredAnswer:
 
 
 def tokenizer_of(source: str, opens: Callable[[str], Store]) -> Path:
-    """Return a local folder with config and tokenizer of ``source``, which the command names: a
-    model, or such a folder. A stored run may be a stranger's, and names none. Raises `UserError`.
-    """
+    """Return a local folder with config and tokenizer of ``source``, the value of --tokenizer. (A
+    stored run is untrusted, so its own model is not used.) Raises `UserError` if there is none."""
     if Path(source).is_dir():
         if not any(Path(source, name).is_file() for name in ("config.json", "params.json")):
             raise UserError("has no config.json", where=source, fix=TOKENIZER_FIX)
@@ -77,7 +76,7 @@ class AnswerParser:
         earlier: tool parser and reasoning parser of the stored run.
         python: interpreter of the child; None: the current interpreter.
 
-    Raises `UserError`: the child lacks vLLM or a parser."""
+    Raises `UserError` if the child's Python lacks vLLM or a parser."""
 
     def __init__(
         self, folder: Path, choice: FormatChoice, earlier: FormatChoice, python: str | None = None
@@ -198,8 +197,8 @@ class ChildParser:
         if ids and self._decodes[bool(prompt.tools)]:
             tokenizer = self._format.tokenizer
             # Leave out the token that ended the answer.
-            shown = ids[:-1] if ids[-1] in tokenizer.all_special_ids else ids
-            text = tokenizer.decode(shown, skip_special_tokens=not _has_marks(prompt))
+            visible_ids = ids[:-1] if ids[-1] in tokenizer.all_special_ids else ids
+            text = tokenizer.decode(visible_ids, skip_special_tokens=not _has_marks(prompt))
         return self._format.read(prompt, text, ids)
 
     def _prompt_of(self, tools: str | None) -> Any:

@@ -114,9 +114,9 @@ def fill_defaults(
 ) -> SamplingConfig:
     """Fill in the model's defaults from generation_config.json, if ``config`` uses them.
 
-    vLLM's server uses these values by default, but its engine does not. ``folder``: the model's
-    small files, or None. ``engine`` may name another folder that has the file. Raises `UserError`:
-    the file lacks sampling values, or has values outside of vLLM's ranges."""
+    vLLM's server uses these values by default, but its engine does not. ``folder`` has the model's
+    small files; None if they are unknown. ``engine`` may name another folder with the file. Raises
+    `UserError` if the file has no sampling values, or values outside of vLLM's ranges."""
     if config.is_complete:
         return config
     problem = "the model's sampling cannot be read: its files are not available here"

@@ -87,7 +87,7 @@ class Adapter:
     base: str
     """Name of the base model in the adapter's configuration; "" if unknown."""
     experts: bool = False
-    """Whether it has one tensor for all experts of a layer (PEFT's ``target_parameters``)."""
+    """Whether one tensor covers all experts of a layer (PEFT's ``target_parameters``)."""
 
 
 def resolve(
@@ -102,7 +102,7 @@ def resolve(
     """Find ``source`` and pin its revision. ``endpoint_url`` and ``region`` are for S3.
     ``adapter``: the source is a LoRA adapter. ``weights``: check that the weights are complete.
 
-    Raises `UserError`: the model does not exist, cannot be reached, or has incomplete files."""
+    Raises `UserError` if the model does not exist, cannot be reached, or has incomplete files."""
     marker = ADAPTER_CONFIG if adapter else "config.json"
     is_hub_id = _HUB_ID.fullmatch(source) and not source.startswith((".", "/", "~"))
     if is_hub_id and not source.endswith(".gguf") and not Path(source).exists():
@@ -163,7 +163,8 @@ def _resolve_path(source: str, marker: str, *, weights: bool) -> ModelRef:
 def materialize(ref: ModelRef) -> Path:
     """Return a local folder with the model's config, tokenizer and weights; cached by revision.
 
-    A folder from S3 is locked by this process until `release`. Raises `UserError`, `NoRoom`."""
+    A folder from S3 is locked by this process until `release`. Raises `UserError` if the model
+    cannot be fetched or cached, and `NoRoom` if the disk is full."""
     if ref.kind in ("fake", "endpoint"):
         return Path(ref.location)
     if ref.kind == "folder":
@@ -223,7 +224,8 @@ def tokenizer_folder(ref: ModelRef) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read the JSON object in a small file of a model or an adapter. Raises `UserError`."""
+    """Read the JSON object in a small file of a model or an adapter. Raises `UserError` if the file
+    cannot be read or has no JSON object."""
     try:
         with path.open("rb") as file:
             # Configurations may contain Infinity.
@@ -238,8 +240,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def file_sizes(ref: ModelRef) -> dict[str, int]:
-    """Return the size of each file of a model in bytes; {} if unknown. Raises `UserError`: the
-    prefix cannot be read."""
+    """Return the bytes of each file of a model; {} if unknown. Raises `UserError` if S3 fails."""
     if ref.kind == "folder":
         return {path.name: path.stat().st_size for path in Path(ref.location).iterdir()}
     if ref.kind == "s3":
@@ -323,8 +324,8 @@ def _resolve_s3(
 
 
 def _objects(store: S3Store) -> list[Object]:
-    """List the files of the model at ``store``. Files in subfolders are left out, so that a key
-    cannot name a path outside of the cache."""
+    """List the files of the model at ``store``, without files in subfolders: so no file's key can
+    lead out of the cache's folder."""
     return [o for o in store.list() if o.path.endswith(_WEIGHTS) and "/" not in o.path]
 
 

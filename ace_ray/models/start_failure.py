@@ -56,7 +56,7 @@ def root_cause(text: str, error: BaseException) -> str:
 
 
 def first_error(text: str) -> str:
-    """Return the first error in ``text`` that does not follow from another, in one line, or ""."""
+    """Return the first error in ``text`` that no other error caused, on one line, or ""."""
     lines = _split_prefix(text)
     causes: list[str] = []
     for number, (prefix, line) in enumerate(lines, 1):
@@ -125,7 +125,7 @@ def capture_start(read: Callable[[bytes], object] = lambda chunk: None) -> Itera
     its new children. Children that outlive the context still print through this process.
 
     ``read`` is called with each chunk of captured output, under a lock, and must not raise an
-    exception. Raises `EngineNotStarted` with the cause in place of an exception."""
+    exception. Any exception in the context becomes `EngineNotStarted` with the root cause."""
     _flush()
     output = _Output(read)
     originals = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}

@@ -41,8 +41,8 @@ class HttpUrl:
 def http_url(text: str) -> HttpUrl:
     """Parse ``text``, and return the URL in canonical form.
 
-    Raises `ValueError`: not an HTTP URL, a URL with a user name, or a host that `canonical_host`
-    refuses. The error does not show the text."""
+    Raises `ValueError` if ``text`` is not an HTTP URL, has a user name, or has a host that
+    `canonical_host` refuses. The error does not show the text."""
     if "\\" in text or not text.isprintable():
         raise ValueError("it contains characters that are not allowed in a URL")
     try:
@@ -111,10 +111,10 @@ def check_url(url: str, key: str) -> HttpUrl:
 
 
 def read_key(name: str | None, location: str) -> str | None:
-    """Return the API key in the environment variable ``name``; None for an endpoint without a key.
+    """Return the API key in the environment variable ``name``; None if ``name`` is None.
 
-    Raises:
-        UserError: the environment variable is unset, or is not valid in an HTTP header."""
+    ``location``: config key that names the variable. Raises `UserError` if the variable is unset,
+    or its value is not valid in an HTTP header."""
     if name is None:
         return None
     # Keys from files and secrets often end with a newline.

@@ -38,12 +38,12 @@ EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
 class VLLMEngine:
-    """One vLLM engine. Loading takes 20-60 s: create one per worker and share it.
+    """A vLLM engine. Loading takes 20-60 s, so a worker creates one engine and shares it.
 
     ``choice``: the format of chats and answers; `chat` with tools needs a tool parser in it.
     ``swappable``: whether `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters;
     the base model answers until the first swap. ``phases`` tracks the start. Raises
-    `EngineNotStarted`, and `UserError` if the choice does not fit the model."""
+    `EngineNotStarted` if vLLM fails, and `UserError` if ``choice`` does not fit the model."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class VLLMEngine:
         self.device = "" if current_platform.is_cpu() else current_platform.get_device_name()
 
     async def check_health(self) -> None:
-        """Return when the engine core has answered. It answers between two steps."""
+        """Wait until the engine core has answered, which happens between two steps."""
         await self._engine.is_sleeping()
 
     def processes(self) -> list[Any]:
@@ -113,8 +113,8 @@ class VLLMEngine:
         """Load the adapter or the weights in ``folder``. New weights must have the layout of the
         current weights. No request may be in flight.
 
-        Raises `EngineDead`: the engine cannot be used any more. `UserError`: vLLM refuses the
-        adapter, and the previous adapter stays active."""
+        Raises `EngineDead` if the engine cannot be used any more, and `UserError` if vLLM refuses
+        the adapter; the previous adapter then stays active."""
         if self._adapters:
             await self._take_adapter(folder)
             return
@@ -125,7 +125,6 @@ class VLLMEngine:
             raise EngineDead(f"the weights could not be swapped: {error}") from error
 
     async def _take_adapter(self, folder: Path) -> None:
-        """Load the adapter in ``folder`` and make it active."""
         from vllm.lora.request import LoRARequest
 
         # vLLM, including its prefix cache, compares adapters by name. So the name is a hash.
@@ -158,8 +157,8 @@ class VLLMEngine:
         return [await self._prompt_logprobs(ids) for ids in self._probe_ids()]
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        """Return the logprob of each token of ``text`` as the answer to ``messages``. Raises as
-        `chat` does."""
+        """Return the logprob of each token of ``text`` as the answer to ``messages``. Raises
+        `PromptTooLong` if both together do not fit the context."""
         prompt_ids = list((await self._format.render(messages)).ids)
         ids = prompt_ids + self._format.encode(text)
         if len(ids) >= self.max_model_len:
@@ -195,8 +194,8 @@ class VLLMEngine:
         return final
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        """Compute the logprobs of `TEXTS` for each checkpoint with another implementation. The call
-        blocks, so run it in a thread. Raises `ProbeFailed`."""
+        """Compute the logprobs of `TEXTS` for each checkpoint with transformers. The call blocks,
+        so run it in a thread. Raises `ProbeFailed` if the computation fails."""
         return compute_references(folders, self._probe_ids())
 
     def _probe_ids(self) -> list[list[int]]:
@@ -270,7 +269,6 @@ def _arguments(engine_args: Mapping[str, Any], choice: FormatChoice) -> dict[str
 
 
 def _start(folder: Path, arguments: Mapping[str, Any]) -> Any:
-    """Start an `AsyncLLM` with the model in ``folder``."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import PrometheusStatLogger

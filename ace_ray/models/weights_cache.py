@@ -39,7 +39,7 @@ class NoRoom(UserError):
 def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -> None:
     """Create the cached ``folder`` with ``make`` if it is missing, in only one process of the node.
 
-    ``locked``: lock the folder for this process until `release`. Raises `UserError`."""
+    ``locked``: lock it for this process until `release`. Raises `UserError` if writing fails."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
@@ -87,7 +87,7 @@ def make_room(folder: Path, size: int) -> None:
     """Make ``size`` bytes of space for ``folder`` on its disk.
 
     Removes as many other fetched folders as needed, least recently used first, but none that is in
-    use. Raises `NoRoom`: even then the bytes do not fit."""
+    use. Raises `NoRoom` if the bytes do not fit even then."""
     for cached_folder in _list_by_age(folder.parent):
         disk = shutil.disk_usage(folder.parent)
         if disk.free - size >= SPARE * disk.total:
@@ -169,5 +169,5 @@ def _remove(path: Path) -> None:
                 shutil.rmtree(gone, ignore_errors=True)
             finally:
                 os.close(handle)
-    except OSError:  # it is in use, already removed, or belongs to another user
+    except OSError:  # the folder is in use, already removed, or belongs to another user
         return

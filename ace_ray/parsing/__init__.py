@@ -5,5 +5,4 @@
 - `constant_folding` computes the arithmetic in such a tree, in bounded time and memory.
 - `formats` finds calls in the formats that models are known to use.
 
-All benchmarks share this code. The quirks of a benchmark's own decoder are in its folder.
-"""
+All benchmarks share this code. The quirks of a benchmark's own decoder are in its folder."""

@@ -2,9 +2,8 @@
 
 Some evaluators pass the binary operations in a model's text to ``eval``. `fold` computes those that
 need only numbers and strings (``5 * 10**-12``, ``'a' + 'b'``). Of 55,900 real answers, 11 have an
-operation with other values; these are refused. No function is called, no attribute is read, and no
-value of a name is used.
-"""
+operation with other values, which is refused. No function is called, no attribute is read, and no
+value of a name is used."""
 
 from __future__ import annotations
 
@@ -70,10 +69,9 @@ class Budget:
 
 
 def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
-    """Compute ``left op right`` as Python does.
-
-    Raises the errors that Python raises, and `Refusal` for an integer of more than `MAX_BITS` bits.
-    Callers must limit the size of strings, lists and other sequences themselves."""
+    """Compute ``left op right`` as Python does. Raises the errors that Python raises, and `Refusal`
+    if the result is an integer of more than `MAX_BITS` bits. Callers must limit the size of
+    strings, lists and other sequences themselves."""
     if isinstance(left, int) and isinstance(right, int):
         bits = 0
         if op is ast.Pow:
@@ -90,11 +88,9 @@ def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
 def fold(node: ast.BinOp, budget: Budget) -> Any:
     """Compute a binary operation on numbers and strings. Operands are evaluated in Python's order.
 
-    Raises:
-        NotCalls: Python raises an error, or upstream cannot convert the tree to text: it is deeper
-            than `MAX_LEVELS`, or has an integer of more than `MAX_DIGITS` digits.
-        Refused: the result is too large, or an operand is neither a number nor a string.
-    """
+    Raises `NotCalls` if Python raises an error, or if upstream cannot convert the tree to text: it
+    is deeper than `MAX_LEVELS`, or has an integer of more than `MAX_DIGITS` digits. Raises
+    `Refusal` if the result is too large, or an operand is neither a number nor a string."""
     _check_tree(node)
     try:
         return _evaluate(node, budget)

@@ -131,7 +131,7 @@ def _mapping(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _parse_json(text: str) -> Any:
-    """Parse all of ``text`` as one JSON value. Raises `NotCalls`."""
+    """Parse all of ``text`` as one JSON value. Raises `NotCalls` if it is anything else."""
     values: list[Any] = []
     text = text.strip()
     if not text or _read_value(text, 0, values) < len(text):
@@ -182,7 +182,7 @@ def _pythonic(text: str, tools: Tools) -> list[Call]:
     return _python_calls(text.removeprefix("<|python_tag|>"))
 
 
-# Readers in the order in which they are tried. One that fails raises `NotCalls` or returns [].
+# Readers in the order in which they are tried. A reader that fails raises `NotCalls` or returns [].
 READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
     "hermes": _hermes,
     "functionary": _functionary,
@@ -219,7 +219,7 @@ def _python_calls(text: str) -> list[Call]:
 
 
 def _json_calls(text: str, tools: Tools | None) -> list[Call]:
-    """Read the calls in a JSON text: one or more objects or lists. Raises `NotCalls`."""
+    """Read the calls in a JSON text of objects or lists. Raises `NotCalls` if it has no calls."""
     calls = _calls_of(_values(text), tools)
     if not calls:
         raise NotCalls("no calls")
@@ -245,8 +245,7 @@ def json_call(item: Any, tools: Tools | None) -> Call:
 
     Arguments may be missing or null if the text is marked as a call (``tools`` is None), or if one
     of ``tools`` has this name. But an object with unknown keys needs arguments. Raises `NotCalls`
-    for anything else, including the description of a function.
-    """
+    for anything else, including the description of a function."""
     if isinstance(item, dict) and isinstance(item.get("function"), dict):
         item = {**item, "function": None, **item["function"]}
     if not isinstance(item, dict):
@@ -287,7 +286,7 @@ _DECODER = json.JSONDecoder()
 def _values(text: str, max_values: int = MAX_CALLS) -> list[Any]:
     """Parse the complete ``text`` as JSON values, separated by blanks, ``,`` or ``;``.
 
-    Raises `NotCalls`: no value, more than ``max_values``, or other text between the values."""
+    Raises `NotCalls` if there is no value, more than ``max_values``, or other text between them."""
     values: list[Any] = []
     at = _skip_blanks(text, 0)
     while at < len(text):
@@ -298,9 +297,9 @@ def _values(text: str, max_values: int = MAX_CALLS) -> list[Any]:
 
 
 def _read_value(text: str, at: int, values: list[Any]) -> int:
-    """Append the JSON value at ``at`` to ``values``, and return its end.
-
-    Raises `NotCalls`: not a JSON value, nested too deep, or too many values in ``values``."""
+    """Append the JSON value at index ``at`` to ``values``, and return the index after the value.
+    Raises `NotCalls` if there is no JSON value, if it is nested too deep, or if ``values`` is full.
+    """
     if len(values) == MAX_CALLS:
         raise NotCalls(f"more than {MAX_CALLS} values")
     check_json_depth(text, at)

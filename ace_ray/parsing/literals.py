@@ -2,8 +2,7 @@
 
 Several evaluators share the lenient decoder (``resolve_ast_by_type``). It reads a name as a string
 (``true`` as "true") and ``+5`` or ``~5`` as -5. It converts a call in an argument to a dict. It
-passes binary operations to ``eval``; here `fold` computes them.
-"""
+passes binary operations to ``eval``; here `fold` computes these operations."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ def dotted_name(node: ast.expr) -> str | None:
 def literal(node: ast.expr) -> Any:
     """Return the value of a literal: str, int, float, bool, None, signed number, list, tuple, dict.
 
-    Raises `NotCalls` for everything else (names, calls, operations, bytes, complex, sets, ...).
-    """
+    Raises `NotCalls` for everything else (names, calls, operations, bytes, complex, sets, ...)."""
     if isinstance(node, ast.Constant):
         if node.value is None or isinstance(node.value, (str, int, float)):
             return node.value
@@ -74,9 +72,8 @@ def replace_json_words(tree: ast.expr) -> ast.expr:
 
 
 def parse_calls(text: str) -> list[Call]:
-    """Read the calls of a text that is exactly one list of literal calls.
-
-    Raises `NotCalls` for anything else."""
+    """Read the calls of a text that is one list of calls with keyword arguments and literal values.
+    Raises `NotCalls` for any other text."""
     return literal_calls(expression(text))
 
 
@@ -120,19 +117,19 @@ class LenientReader:
     def call(self, node: ast.Call) -> Call:
         """Return the name and the keyword arguments of a call. Positional arguments are dropped.
 
-        Raises `NotCalls` where upstream's decoder raises an error, and the errors of `operation`.
-        Arguments are read in upstream's order, so the first error is the same as upstream's."""
+        Raises `NotCalls` where upstream's decoder raises an error, and `Refusal` if arithmetic is
+        too large. Arguments are read in upstream's order, so the first error is upstream's, too."""
         args: dict[str | None, Any] = {}
         for keyword in node.keywords:  # `**x` has the key None; the last of equal keys counts
             args[keyword.arg] = self.value(keyword.value)
         return Call(_lenient_name(node.func), args)
 
     def operation(self, node: ast.BinOp) -> Any:
-        """Compute a binary operation. Raises the errors of `fold`."""
+        """Compute a binary operation. Raises `NotCalls` or `Refusal` if it is not possible."""
         return fold(node, self._budget)
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of one argument. Raises the errors of `call`."""
+        """Return the value of one argument. Raises `NotCalls` or `Refusal` as `call` does."""
         if isinstance(node, ast.Constant):
             return "..." if node.value is ... else node.value
         if isinstance(node, ast.Name):
@@ -215,8 +212,7 @@ _ALIASES = {
 def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
     """Return the JSON types that ``schema`` allows, such as {"string", "null"}.
 
-    ``root`` is the schema in which ``$ref`` is resolved. A schema without a type allows a string.
-    """
+    ``root`` is the schema in which ``$ref`` is resolved. Without a type, a string is allowed."""
     types: set[str] = set()
     followed: set[str] = set()
     pending = [schema]
@@ -262,7 +258,7 @@ def _resolve(ref: str, root: Mapping[str, Any]) -> Any:
 def to_type(text: str, types: set[str], parse: Json) -> Any:
     """Convert ``text`` to the first of ``types`` that fits, in vLLM's order.
 
-    If no type fits, parse the text as JSON. If that fails, return the text itself.
+    If no type fits, parse the text as JSON with ``parse``. If that fails, return the text itself.
     """
     if "null" in types and text.lower() == "null":
         return None

@@ -1,8 +1,7 @@
 """Parse Python expressions in a model's text to `ast` trees, with limits on length and depth.
 
 CPython's own parser rejects most hostile texts (200 nested brackets, 6,000 levels of grammar,
-4,300 digits). The limits here do not depend on the interpreter's version and settings.
-"""
+4,300 digits). The limits here do not depend on the interpreter's version and settings."""
 
 from __future__ import annotations
 
@@ -42,11 +41,8 @@ class NotCalls(ValueError):
 
 
 def expression(text: str) -> ast.expr:
-    """Parse the text as one Python expression.
-
-    Raises `NotCalls` if Python cannot parse the text, or if the text exceeds the limits. The
-    parser's warnings about the model's text are suppressed.
-    """
+    """Parse the text as one Python expression. Raises `NotCalls` if Python cannot parse the text,
+    or if the text exceeds the limits. The parser's warnings about the text are suppressed."""
     if len(text) > MAX_CHARS:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
     opened = text.count("(") + text.count("[") + text.count("{")
@@ -67,7 +63,7 @@ _JSON_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def check_json_depth(text: str, at: int = 0) -> None:
-    """Raise `NotCalls` if the JSON value at ``at`` is nested more than `MAX_DEPTH` deep."""
+    """Raise `NotCalls` if the JSON value at index ``at`` is nested more than `MAX_DEPTH` deep."""
     depth = 0
     # Stop at the value's end: for many values, reading on would take quadratic time.
     for match in _JSON_NESTING.finditer(text, at) if text[at : at + 1] in ("[", "{") else ():
@@ -82,8 +78,8 @@ def check_json_depth(text: str, at: int = 0) -> None:
 def bounded_json(text: str, max_chars: int = MAX_CHARS) -> Any:
     """Parse JSON as Python does, which also accepts NaN and Infinity.
 
-    Raises `json.JSONDecodeError` if the text is not JSON, and `NotCalls` beyond ``max_chars``,
-    `MAX_DEPTH` or Python's limit on digits."""
+    Raises `json.JSONDecodeError` if the text is not JSON, and `NotCalls` if it exceeds
+    ``max_chars``, `MAX_DEPTH` or Python's limit on digits."""
     if len(text) > max_chars:
         raise NotCalls(f"longer than {max_chars} characters")
     check_json_depth(text, len(text) - len(text.lstrip()))
@@ -97,9 +93,7 @@ def bounded_json(text: str, max_chars: int = MAX_CHARS) -> Any:
 
 def _check_bounds(text: str) -> None:
     """Raise `NotCalls` if the code outside of string literals exceeds a limit (`MAX_CODE` etc.).
-
-    Characters inside f-strings count towards the length, each `_FSTRING_WEIGHT` times.
-    """
+    Characters inside f-strings count towards the length, each `_FSTRING_WEIGHT` times."""
     depth = position = quoted = 0
     while match := _SPECIAL.search(text, position):
         token, position = match.group(), match.end()

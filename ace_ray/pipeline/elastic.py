@@ -1,9 +1,8 @@
 """Add and remove engine workers as nodes join and leave, in place of Ray Data's own scaling.
 
-Ray Data removes idle actors. If the node of an actor is gone, its tasks wait until the actor has
-another node. Here a worker starts when a node has room for it, and stays as long as its node. Other
-workers get the blocks of a lost worker.
-"""
+Ray Data removes idle actors. If the node of an actor is gone, the actor's tasks wait until it has
+another node. Here a worker starts when a node has room, and stays as long as its node. Other
+workers get the blocks (rows that one task evaluates) of a lost worker."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class ElasticWorkers:
     coordinator: Any
     """Handle of the run's coordinator."""
     need: Resources
-    """Resources of a worker, and the range of the number of workers."""
+    """Resources of a worker, and the minimum and maximum number of workers."""
     refit: Callable[[Nodes], Resources]
     """Returns the run's resources on the given nodes."""
     grace_s: float
@@ -134,11 +133,11 @@ class ElasticWorkers:
         self._pool.requeue_tasks(actor)
         if not self._pool.tasks_of(actor):
             self._release(actor)
-            # Otherwise Ray restarts the actor on another node, where it repeats rows of others.
+            # Otherwise Ray restarts the actor, which repeats rows that other workers evaluate.
             ray.kill(actor)
 
     def _queue_again(self, task: Task) -> None:
-        """Queue again the rows that the worker of ``task`` gave back, if this worker is leaving."""
+        """Queue the rows that the worker of ``task`` gave back, if the worker's node leaves."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():

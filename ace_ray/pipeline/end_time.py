@@ -35,11 +35,9 @@ def ends_at(
 ) -> float | None:
     """Return the time at which a command must have ended; None for no limit.
 
-    Args:
-        limit: `RunConfig.time_limit`. The environment's times apply in addition, unless it is None.
-        began: time at which the command began.
-
-    Raises `UserError`: a variable is set to something that is not a Unix time."""
+    ``limit`` is `RunConfig.time_limit`, counted from ``began``. Unless ``limit`` is None, the times
+    in the environment variables `VARIABLES` apply as well. Raises `UserError` if one of these
+    variables is not a Unix time."""
     if limit is None:
         return None
     ends = [began + seconds_of(limit)] if limit != AUTO else []
@@ -47,7 +45,7 @@ def ends_at(
 
 
 def _job_ends(environment: Mapping[str, str]) -> dict[str, float]:
-    """Return the times of the `VARIABLES` that are set. Raises `UserError`: not a time."""
+    """Return the end times by variable. Raises `UserError` if a variable is not a Unix time."""
     ends, boot = {}, time.time() - time.monotonic()
     for name in VARIABLES:
         if not (value := environment.get(name, "").strip()):
@@ -68,9 +66,9 @@ def _job_ends(environment: Mapping[str, str]) -> dict[str, float]:
 def rows_end_at(
     limit: str | None, began: float, environment: Mapping[str, str] = os.environ
 ) -> float | None:
-    """Return the time at which the last row must have ended. Arguments as for `ends_at`.
+    """Return the time at which the last row must have ended: `ends_at` minus `closing_s`, or None.
 
-    Raises `UserError`: no time is left, for example in a shell that outlived its Slurm job."""
+    Raises `UserError` if no time is left, for example in a shell that outlived its Slurm job."""
     if (end := ends_at(limit, began, environment)) is None:
         return None
     if end <= began:
@@ -91,8 +89,8 @@ def share_end(now_s: float, end: float, later: int, row_s: float) -> float:
     """Return the time at which a run that begins at ``now_s`` must end, at the latest ``end``.
 
     The run and ``later`` further runs get equal shares of the time until ``end``. Time that a run
-    does not use goes to the runs after it. A share is longer than ``row_s``, the seconds of the
-    longest kind of row: shorter shares would be of no use to any run."""
+    does not use goes to the runs after it. A share is longer than ``row_s``, the expected seconds
+    of a row of the slowest category: in a shorter share no row would end."""
     return min(end, now_s + max((end - now_s) / (later + 1), ROW_ROOM * row_s))
 
 
@@ -127,14 +125,14 @@ class RowTimes:
         self._recent[category].append(seconds)
 
     def expected_s(self, category: str) -> float:
-        """Return the expected seconds of a row of ``category``. If no row of it has ended, rows of
-        all categories count; 0 before any row has ended."""
+        """Return the expected seconds of a row of ``category``. If no row of the category has
+        ended, use the rows of all categories; return 0 before any row has ended."""
         ordered = sorted(self._recent.get(category) or chain(*self._recent.values()))
         return ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
 
     def can_end(self, run: int, category: str) -> bool:
-        """Return whether a row of ``category`` that starts now can probably end before its run must
-        end. Call it when the weights of ``run`` are loaded: the first call sets the run's end."""
+        """Return whether a row of ``category`` that starts now can probably end before ``run`` must
+        end. The first call for a run sets this end, so the run's weights must be loaded."""
         if self._end is None:
             return True
         if run not in self._run_ends:
@@ -146,8 +144,8 @@ class RowTimes:
         return time.monotonic() + self.expected_s(category) <= self._run_ends[run]
 
     def _cancel_after(self, seconds: float, run: int) -> None:
-        """Cancel the rows of ``run`` after ``seconds``. If the run must go on, wait as long again:
-        its share of the time may be shorter than a row."""
+        """Cancel the rows of ``run`` after ``seconds``. If the run must go on, because its share of
+        the time is shorter than a row, try again after the same time."""
 
         def cancel() -> None:
             if not self._cancel(run):

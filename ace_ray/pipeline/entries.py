@@ -1,8 +1,7 @@
 """Choose the entries of a run by `ids`, then by `limit`, and share them as a table.
 
 The entry table contains the entries and the prompts that open their episodes. The processes of a
-node share the table. Each process keeps recently parsed entries.
-"""
+node share the table. Each process keeps recently parsed entries."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ def read_opening(text: str) -> Opening:
 
 
 def entry_table(entries: Sequence[Entry], openings: Sequence[str]) -> pa.Table:
-    """Return the entry table. ``openings`` has the `opening_json` of each entry. Data keep the
-    order of their keys, since prompts print them in this order."""
+    """Return the entry table. ``openings`` has the `opening_json` of each entry. JSON values keep
+    the order of their keys, since prompts print the keys in this order."""
     columns = {name: [getattr(entry, name) for entry in entries] for name in (*_NAMES, *_JSON)}
     texts = {name: [json.dumps(value) for value in columns[name]] for name in _JSON}
     return pa.table({**columns, **texts, "opening": list(openings)}, schema=SCHEMA)
@@ -74,7 +73,7 @@ class Entries:
 
 
 # Maximum number of ids that a message names. The message gives the number of further ids.
-_SHOWN = 3
+_QUOTED_IDS = 3
 
 
 def select(
@@ -84,11 +83,8 @@ def select(
 
     The second value maps a restricted benchmark to ``{"ids": [...], "limit": n}``, or to a dict
     with one of these keys. A benchmark's own ``ids`` and ``limit`` replace the run's. A benchmark
-    has no entries if the run's ids name only entries of other benchmarks.
-
-    Raises:
-        UserError: an id names no entry, or an entry that the benchmark's options exclude.
-    """
+    has no entries if the run's ids name only entries of other benchmarks. Raises `UserError` if an
+    id names no entry, or an entry that the benchmark's options exclude."""
     chosen: dict[str, list[Entry]] = {}
     restricted: dict[str, dict[str, Any]] = {}
     shared: list[Entry] = []
@@ -154,12 +150,13 @@ def _entries_of_ids(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[
 
 
 def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], location: str) -> UserError:
-    """Return the error for ``ids`` that name no entry of ``benchmarks``."""
+    """Return the error for ``ids`` that name no entry; ``location`` is the config key with the ids.
+    ``benchmarks`` are the benchmarks that were searched."""
     if not benchmarks:
         problem = "every benchmark has its own ids, so these select nothing"
         return UserError(problem, where=location, fix="remove the run's ids or a benchmark's ids")
-    quoted = ", ".join(f"{name!r:.80}" for name in ids[:_SHOWN])
-    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    quoted = ", ".join(f"{name!r:.80}" for name in ids[:_QUOTED_IDS])
+    more = f" and {len(ids) - _QUOTED_IDS} more" if len(ids) > _QUOTED_IDS else ""
     names = ", ".join(benchmark.name for benchmark in benchmarks)
     example = next((entry.id for b in benchmarks for entry in b.dataset()), "")
     return UserError(

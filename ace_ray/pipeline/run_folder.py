@@ -42,13 +42,13 @@ from ace_ray.storage.stored import (
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_tree
 
-# Parts of an identity that change when a run grows. Row ids cover what they say about a row.
+# Keys of an identity that change when a run grows. Row ids cover what these keys say about a row.
 _ROW_KEYS = ("benchmarks", "roles", "replay_reasoning", "episode_timeout_s", "sampling", "rows")
 
 
 @dataclass
 class RunFolder:
-    """A run whose lease this driver has. Make it with `open_folder`."""
+    """A run's folder, which only this driver may change (`Lease`). Made by `open_folder`."""
 
     plan: Plan
     store: Store
@@ -61,7 +61,7 @@ class RunFolder:
     """Start of the command (`time.monotonic`)."""
     planned: float
     """End of planning (`time.monotonic`)."""
-    began_it: bool
+    is_new: bool
     """Whether the folder contained no run when this session began."""
     ledger: Ledger = field(init=False)
     broken: str = ""
@@ -79,7 +79,7 @@ class RunFolder:
     """New content of the manifest if the stored run grows; else None."""
 
     def read(self, warn: Callable[[str], None] = lambda line: None) -> None:
-        """Read which rows are stored. ``warn`` receives a line for each ignored part."""
+        """Read which rows are stored. ``warn`` receives a line for each ignored Parquet file."""
         every = (rules for b in self.plan.benchmarks.values() for rules in b.rule_sets)
         schema = rows_schema(tuple(dict.fromkeys(every)))
         if self.declared:
@@ -109,8 +109,8 @@ class RunFolder:
         log.info(line, event="begin", run_id=plan.run_id, declared=len(plan.rows), pending=pending)
         if self.grown is not None:
             log.info(f"the stored run grows: {self.grown['grown'][-1]['what']}")
-        if plan.beside:
-            log.info(plan.beside)
+        if plan.conflict_line:
+            log.info(plan.conflict_line)
         if plan.config.samples > 1 and not plan.config.sampling.temperature:
             log.warning("samples at temperature 0 are nearly equal; set sampling.temperature")
         return pending
@@ -127,9 +127,9 @@ class RunFolder:
         return self.looks is not None and self.looks.should_stop
 
     def compare(self, *, at_once: bool = False) -> None:
-        """Try to decide the comparison with the reference, and note this in the manifest. If the
-        store does not answer, print a warning once; the next call tries again. Raises
-        `LeaseLost`."""
+        """Try to decide the comparison with the reference run, and note this in the manifest. If
+        the store does not answer, print a warning once; the next call tries again. Raises
+        `LeaseLost` if another command has taken over the run."""
         if self.looks is None or not self.declared:
             return
         try:
@@ -144,7 +144,7 @@ class RunFolder:
     def pending(self, *, again: bool) -> PlannedRows:
         """Return the rows without a verdict. ``again``: only rows for which a retry may help."""
         done_mask = self.ledger.settled | (again & ~self.ledger.retryable)
-        return self.plan.rows.where(~self._values_of(done_mask, self.plan.rows, absent=False))
+        return self.plan.rows.select(~self._values_of(done_mask, self.plan.rows, absent=False))
 
     def _values_of(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
         """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
@@ -153,10 +153,9 @@ class RunFolder:
         return values
 
     def set_aside_rows(self) -> PlannedRows:
-        """Return the pending rows that ran alone when engines or checkers died. They are evaluated
-        once more after all other rows."""
+        """Return the pending rows that ran alone when processes died; they are evaluated last."""
         rows = self.plan.rows
-        return rows.where(self._values_of(self.ledger.set_aside, rows, b"") != b"")
+        return rows.select(self._values_of(self.ledger.set_aside, rows, b"") != b"")
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
         """Map each kind of process that died to the states of its `set_aside` rows, by id of the
@@ -185,8 +184,8 @@ class RunFolder:
         return self._values_of(self.ledger.attempts, rows, 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
-        """Write the manifest of a new run, or add this session to a stored manifest, and remove
-        `_SUCCESS`. ``facts`` (`machine_facts` and others) describe the session."""
+        """Write the manifest of a new run, or add this session to the stored manifest, and remove
+        `_SUCCESS`. ``facts`` describe the session, such as its machine (`machine_facts`)."""
         session = session_record(facts)
         self.lease.renew()
         if not self.declared:
@@ -241,7 +240,7 @@ class RunFolder:
 
     def abandon(self) -> None:
         """Remove a run that this session began and that has stored no rows."""
-        if self.began_it and self.declared and not part_names(self.store):
+        if self.is_new and self.declared and not part_names(self.store):
             self.lease.renew()
             _remove_run(self.store)
 
@@ -252,7 +251,8 @@ def open_folder(plan: Plan, *, fresh: bool, began: float, label: str = "") -> It
     lease and, with early stopping, a note in the manifest that the comparison was computed.
     ``label``: name of the run in its sweep, for the manifest.
 
-    Raises `UserError` if the model or the output does not fit the plan, or the lease is taken."""
+    Raises `UserError` if the model's template refuses the prompts, if the folder has another run,
+    or if another command evaluates the run."""
     open_output(plan, fresh=fresh)
     facts, chat_line, skipped = check_chat(plan)
     facts |= {"format": choice_facts(plan.choice), **({"label": label} if label else {})}
@@ -289,9 +289,9 @@ def output_store(plan: Plan) -> Store:
     return open_store(plan.config.output, **plan.config.store.model_dump()).child(plan.run_id)
 
 
-def located(plan: Plan) -> Plan:
+def assign_run_id(plan: Plan) -> Plan:
     """Return ``plan`` with the id of the stored run that it continues or lets grow, or with an id
-    under which a new run can grow. Raises `UserError`: the store is not available."""
+    under which a new run can grow. Raises `UserError` if the store is not available."""
     parent = open_store(plan.config.output, **plan.config.store.model_dump())
     if plan.config.run_id or parent.child(plan.run_id).get(MANIFEST) is not None:
         return plan
@@ -307,7 +307,7 @@ def located(plan: Plan) -> Plan:
     new_id = plan.run_id if ids[0] in reasons else ids[0]
     run_id = next((run_id for run_id in reasons if not reasons[run_id]), new_id)
     lines = [f"{new_id} is a new run beside {name}: {reason}" for name, reason in reasons.items()]
-    return replace(plan, run_id=run_id, beside="; ".join(lines) if run_id == new_id else "")
+    return replace(plan, run_id=run_id, conflict_line="; ".join(lines) if run_id == new_id else "")
 
 
 def conflict(store: Store, plan: Plan) -> str:
@@ -331,7 +331,7 @@ def conflict(store: Store, plan: Plan) -> str:
 
 
 def _fixed(identity: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the settings in ``identity`` that are the same for all rows of these benchmarks."""
+    """Return the settings in ``identity`` that all rows of the benchmarks ``names`` share."""
     fixed = {key: value for key, value in identity.items() if key not in _ROW_KEYS}
     for name in names:
         described = identity["benchmarks"][name].items()
@@ -402,7 +402,6 @@ def _remove_run(store: Store) -> None:
 
 
 def _is_run_file(path: str, benchmarks: Collection[str]) -> bool:
-    """Return whether a run of ``benchmarks`` may write the file ``path`` in one of its folders."""
     if path.startswith(FOLDER):
         return is_part_name(path)
     if path.startswith(RESULTS):

@@ -1,7 +1,6 @@
 """Make passes over the pending rows of runs that differ only in their weights.
 
-A pass starts new processes and evaluates rows in one graph. The next pass retries failed rows.
-"""
+A pass starts new processes and evaluates rows in one graph. The next pass retries failed rows."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ class Session:
     Args:
         runs: runs that differ only in their weights.
         examine: whether checkpoints are examined before they are loaded.
-        rows_end_at: time at which all rows must have ended, if any (`end_time`).
+        rows_end_at: time at which all rows must have ended; None for no limit (`end_time`).
         concluded: called with each run as soon as its summary is written.
     """
 
@@ -126,14 +125,14 @@ class Session:
         self._concluded(run)
 
     def _pending(self, *, again: bool) -> tuple[Pending, Pending]:
-        """Return the pending rows, and separately the rows that are set aside: a process died while
-        such a row ran alone. ``again``: only pending rows that may be retried."""
+        """Return the pending rows, and separately the rows that are set aside, because processes
+        died while the row ran alone. ``again``: only pending rows for which a retry may help."""
         pending: Pending = {}
         waiting: Pending = {}
         for index, run in enumerate(self._runs):
             if run.is_open:
                 rows, aside_rows = run.pending(again=again), run.set_aside_rows()
-                rows = rows.where(~np.isin(rows.ids, aside_rows.ids))
+                rows = rows.select(~np.isin(rows.ids, aside_rows.ids))
                 pending |= {index: rows} if len(rows) else {}
                 waiting |= {index: aside_rows} if len(aside_rows) else {}
         return pending, waiting
@@ -180,7 +179,6 @@ class Session:
             pending = waiting if is_separate else pending
 
     def _check_for_a_bug(self) -> None:
-        """Raise `RunFailed` if all rows so far failed with the same bug in a benchmark's code."""
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._count_settled():
             return
@@ -327,9 +325,9 @@ class Session:
             self._interrupts.raise_pending()
 
     def _probe(self) -> dict[str, Any]:
-        """Send one request to the candidate's endpoint before the first pass, so that a refusal is
-        reported in one line. Offer tools if the run does. Return facts for the manifest; {} if no
-        request was sent. Raises `UserError`, or `RunFailed` if the endpoint does not answer."""
+        """Send one request to the candidate's endpoint before the first pass, with tools if the run
+        offers tools. Return facts for the manifest; {} if no request was sent. Raises `UserError`
+        if the endpoint refuses the request, and `RunFailed` if it does not answer."""
         if self._tallies or self._config.backend != ENDPOINT:
             return {}
         try:
@@ -341,8 +339,8 @@ class Session:
         self, pending: Pending, monitor: HealthMonitor, coordinator: Any
     ) -> Callable[[int, int], None]:
         """Return the function to call with (index of a run, number of rows) when rows were stored.
-        It stops a run whose comparison is decided. It concludes a run when its last row is stored,
-        except the last run, which is concluded after the pass."""
+        The function stops a run whose comparison is decided. It concludes a run when the run's last
+        row is stored, except the last run, which is concluded after the pass."""
         remaining_rows = Counter({index: len(rows) for index, rows in pending.items()})
         last = max(pending)
 
@@ -377,16 +375,15 @@ def _count(pending: Pending) -> int:
 
 
 def _explain(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:
-    """Return the error of a failed pass. Its message is one line with the cause that an actor
-    reported to the coordinator; if none did, with Ray's error.
-
-    The error is not ``resumable`` if a cause was reported and no engine has ever started."""
+    """Return the error of a failed pass. Its message is one line with the cause that an actor has
+    reported to the coordinator, or else with Ray's error. The error is not ``resumable`` if a cause
+    was reported and no engine has ever started."""
     cause = tally.failure
-    passing = had_success or bool(tally.workers) or not cause
+    transient = had_success or bool(tally.workers) or not cause
     if not cause:
         cause = f"{type(error).__name__}: {first_line(error, '')}"
     return RunFailed(
         f"{' '.join(cause.split())} (details: {_LOGS})",
-        resumable=passing,
-        again=passing and not tally.store_failed and not tally.no_progress,
+        resumable=transient,
+        again=transient and not tally.store_failed and not tally.no_progress,
     )

@@ -43,9 +43,9 @@ def finish(
     why: str = "",
     **more: Any,
 ) -> tuple[int, dict[str, Any]]:
-    """Write the summary of the rows of ``ledger``, the benchmarks' own files, and `_SUCCESS` if the
-    run is complete. ``more`` are further keys of the summary; ``why`` as in `summarize`. Return
-    (exit code, summary)."""
+    """Write the summary of the rows in ``ledger``, the benchmarks' own files, and `_SUCCESS` if the
+    run is complete. ``why``: reason against headline numbers, or "". ``more`` are further keys of
+    the summary. Return (exit code, summary)."""
 
     def rows(name: str) -> Iterator[dict[str, Any]]:
         for table in ledger.tables(ledger.schema.names):

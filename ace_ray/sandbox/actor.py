@@ -42,7 +42,7 @@ class SandboxActor:
         self._open: OrderedDict[str, Scenario] = OrderedDict()
 
     def open(self, episode: str, spec: Any, log: Sequence[Call]) -> None:
-        """Create a scenario and replay ``log``. It replaces any earlier scenario of ``episode``."""
+        """Create a scenario and replay ``log``. Replace any earlier scenario of ``episode``."""
         scenario = self._factory(spec)
         for name, arguments in log:
             scenario.call(name, arguments)
@@ -80,7 +80,7 @@ class SandboxPool:
 
 
 class PooledSession:
-    """A `Session` on an actor of the pool. It moves to another actor after a crash."""
+    """A `Session` on an actor of the pool. After a crash, the session uses another actor."""
 
     def __init__(self, actors: Sequence[Any], actor_index: int, spec: Any) -> None:
         self._actors, self._actor_index, self._spec = actors, actor_index, spec
@@ -88,7 +88,7 @@ class PooledSession:
         self._log: list[Call] = []
 
     async def open_scenario(self) -> None:
-        """Open the scenario and replay the log. Raises `SandboxLost`."""
+        """Open the scenario and replay the log. Raises `SandboxLost` if no actor answers."""
         clock, pause_s = asyncio.get_running_loop().time, 0.2
         deadline = clock() + OPEN_TIMEOUT_S
         while True:

@@ -2,8 +2,7 @@
 
 A `LimitedProcess` answers JSON requests one after another. It does not inherit this process's
 environment, files or threads, and ends when this process ends. It also ends when a request exceeds
-the limits (`ace_ray.sandbox.limited_child`), so its users must be able to rebuild its state.
-"""
+the limits (`ace_ray.sandbox.limited_child`), so its users must be able to rebuild its state."""
 
 from __future__ import annotations
 
@@ -62,10 +61,8 @@ class ProcessLost(Exception):
 
 
 class LimitedProcess:
-    """One process that runs ``handler`` (``module:name``, see `limited_child.main`).
-
-    Only one thread at a time may use it.
-    """
+    """A process that answers requests with ``handler`` (``module:name`` of a function that returns
+    a `Handler`). Only one thread at a time may use it."""
 
     def __init__(self, handler: str) -> None:
         self._owner = os.getpid()
@@ -100,7 +97,7 @@ class LimitedProcess:
             LimitBroken: the request exceeded the limits, which ended the process; or the request
                 is too large to be sent.
             ProcessLost: the process ended or hangs for another reason.
-            UserError: the handler raised it.
+            UserError: the handler raised this error.
             RuntimeError: the handler raised another exception; the message is its traceback.
         """
         try:

@@ -40,7 +40,7 @@ Handler = Callable[[Any], Any]
 
 _HEADER = struct.Struct("!Q")
 
-
+# Descriptor of /proc/self/statm, which has the memory size; None on other systems than Linux.
 _statm: int | None = None
 
 
@@ -49,7 +49,8 @@ class FrameTooLarge(Exception):
 
 
 def send(connection: socket.socket, value: Any) -> None:
-    """Send a JSON value; lone surrogates are preserved. Raises `FrameTooLarge`, `OSError`."""
+    """Send a JSON value, also with lone surrogates. Raises `FrameTooLarge` if it is too large, and
+    `OSError` if the connection fails."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) > MAX_FRAME_BYTES:
@@ -96,10 +97,8 @@ def call_limits() -> Iterator[None]:
 
 
 def main(fd: int, handler: str) -> None:
-    """Answer requests on the socket ``fd`` until the other side closes it or ends.
-
-    ``handler`` names a function, ``module:name``, that returns a `Handler`.
-    """
+    """Answer requests on the socket ``fd`` until the other side closes it or ends. ``handler``
+    names a function, ``module:name``, that returns a `Handler`."""
     global _statm
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("ignore")

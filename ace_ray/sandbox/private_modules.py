@@ -1,10 +1,9 @@
 """Load Python source files from the user's copy of a package as private modules.
 
 The package itself is not imported, and ``sys.modules`` does not change. Sources are compiled once
-per process. Imports in them use a separate importer. It finds only the other sources, replacements
-for some modules, and selected names of other modules. Builtins that open files or execute text are
-removed.
-"""
+per process. Imports in the sources use a separate importer, which finds only the other sources,
+replacements for some modules, and selected names of other modules. Builtins that open files or
+execute text are removed."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ class PrivateModules:
     _lock: Any = field(default_factory=threading.RLock, init=False)
 
     def load(self, name: str) -> ModuleType:
-        """Return the module ``name``; the first call loads it. Raises `UserError` if that fails."""
+        """Return the module ``name``, loaded once. Raises `UserError` if the source cannot run."""
         with self._lock:
             if name not in self._loaded:
                 self._loaded[name] = self._run(name)
@@ -113,7 +112,8 @@ class PrivateModules:
 
 @cache
 def module_part(name: str, keys: tuple[str, ...]) -> ModuleType:
-    """Return a copy of module ``name`` with only the attributes ``keys``. Raises `ImportError`."""
+    """Return a copy of module ``name`` with only the attributes ``keys``. Raises `ImportError` if
+    there is no such module."""
     module = importlib.import_module(name)
     return make_module(name, **{key: getattr(module, key) for key in keys})
 

@@ -2,8 +2,7 @@
 
 A `Scenario` is plain Python: synchronous and deterministic, without clock, randomness or I/O. So
 replaying its calls restores its state after a crash. An episode uses its scenario through a
-`Session`. The scenario is in this process or in a sandbox actor.
-"""
+`Session`. The scenario is in this process or in a sandbox actor."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ class Observation:
 
     ``error`` is "" or the kind of the error. ``unknown_tool``: the tool is not declared.
     ``bad_arguments``: missing, unknown or mistyped arguments; the tool did not run. ``failed``: the
-    tool raised an exception, since it reproduces a faulty original.
-    """
+    tool raised an exception, since it reproduces a faulty original."""
 
     value: Any
     error: str = ""
@@ -40,8 +38,7 @@ class RecallScenario(Protocol):
     """A scenario in which a call may change the answers to earlier calls."""
 
     def newest_answers(self, last: int) -> list[Any]:
-        """Return the newest answers that are not errors, at most ``last``, as they read now.
-
+        """Return the newest answers that are not errors, at most ``last``, in their present form.
         The list is shorter if the scenario has dropped old answers."""
 
 
@@ -51,7 +48,7 @@ class Session(Protocol):
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation: ...
 
     async def newest_answers(self, last: int) -> list[Any]:
-        """Return what `RecallScenario.newest_answers` returns; [] if the scenario is not
+        """Return the scenario's newest answers, at most ``last``; [] if the scenario is not a
         `RecallScenario`."""
 
     async def state(self) -> Any: ...

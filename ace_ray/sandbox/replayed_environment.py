@@ -42,7 +42,7 @@ class Host:
         self.lock = threading.RLock()
 
     def process(self) -> LimitedProcess:
-        """Return the process, and start it if needed. Raises the errors of `LimitedProcess.ask`."""
+        """Return the process, started if needed. Raises the errors of `LimitedProcess.ask`."""
         if self._process is None or not self._process.is_alive:
             self._process = LimitedProcess(self._handler)
             self._gone.clear()
@@ -114,8 +114,8 @@ class Attempt:
         raise NotImplementedError
 
     def run_ops(self, ops: Sequence[Op]) -> list[Any]:
-        """Run operations and return their answers. Raises `SandboxLost`, and `UserError` if the
-        handler raises it."""
+        """Run operations and return their answers. Raises `SandboxLost` if the process ends again
+        and again, and `UserError` if the handler raises it."""
         with self._host.lock:
             try:
                 answers = self.ask(ops)
@@ -143,7 +143,8 @@ class Attempt:
         self._log.append(op)
 
     def ask(self, ops: Sequence[Op]) -> list[Any]:
-        """Run operations without logging them. Raises `LimitBroken` and `SandboxLost`."""
+        """Run operations without logging them. Raises `LimitBroken` if they exceed the limits, and
+        `SandboxLost` if the process ends for another reason `TRIES` times."""
         failure: Exception | None = None
         for _ in range(TRIES):
             try:

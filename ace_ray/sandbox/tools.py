@@ -1,8 +1,7 @@
 """Run declared tools, the only code that a model's request can run.
 
 A scenario has a table of its tools by name. A name from a model is only looked up in this table.
-Arguments are checked and copied before the call, so a tool may keep or change them.
-"""
+Arguments are checked and copied before the call, so a tool may keep or change them."""
 
 from __future__ import annotations
 
@@ -35,11 +34,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: ``function(state, **arguments)``.
+    """A tool: ``function(state, **arguments)``.
 
-    ``name`` is its name in error messages. ``raises``: exceptions that give a ``failed``
-    observation, for tools that reproduce a faulty original. Other exceptions are defects.
-    """
+    ``name`` is the tool's name in error messages. ``raises``: exceptions that give a ``failed``
+    observation, for tools that reproduce a faulty original. Other exceptions are defects."""
 
     name: str
     function: Callable[..., Any]
@@ -60,8 +58,8 @@ class Tool:
 def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observation:
     """Run ``tool`` on ``state``, and return the function's result as an observation.
 
-    Missing, unknown, mistyped or too large arguments give the error ``bad_arguments``. Its message
-    is Python's own, if there is one. An exception in ``tool.raises`` gives the error ``failed``.
+    Missing, unknown, mistyped or too large arguments give the error ``bad_arguments``, with the
+    message of Python if there is one. An exception in ``tool.raises`` gives the error ``failed``.
     """
     problem = _names_problem(tool, arguments)
     if problem:

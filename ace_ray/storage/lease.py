@@ -1,11 +1,10 @@
 """The lease of a run folder, a stored object that allows only one driver to write the run.
 
-The holder of the lease rewrites the object every `BEAT_S` seconds. Another driver that finds the
-object watches it. If the object changes, its holder is running, and the other driver is refused. If
-it does not change for `TTL_S` seconds, the lease has expired, and the other driver replaces the
-object by a conditional write. The time is measured by the watching driver's monotonic clock. A
-lease expires at once if its holder ran on the same machine and the process has ended.
-"""
+The driver that has the lease, its holder, rewrites the object every `BEAT_S` seconds. A second
+driver that finds the object watches it. If the object changes, the holder is running, and the
+second driver is refused. If the object does not change for `TTL_S` seconds, the lease has expired,
+and the second driver replaces the object by a conditional write. The watching driver's monotonic
+clock counts. A lease expires at once if its holder ran on the same machine and has ended."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ from ace_ray.storage.stored import as_json
 from ace_ray.util import log
 
 LEASE = "lease.json"
-BEAT_S = 5.0
-TTL_S = 30.0
+BEAT_S = 5.0  # between two renewals
+TTL_S = 30.0  # without a renewal until the lease has expired
 
 
 class LeaseLost(RunFailed):
-    """This driver has lost the lease of its run, so it must stop writing."""
+    """Raised if this driver has lost the lease of its run, so that it must stop writing."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, resumable=True)
@@ -55,7 +54,7 @@ class Lease:
     def acquire(cls, store: Store) -> Lease:
         """Acquire the lease of the run in ``store``. Wait until an abandoned lease expires.
 
-        Raises `UserError`: another driver has the lease, or the store lacks conditional writes."""
+        Raises `UserError` if a driver keeps the lease, or the store lacks conditional writes."""
         claim = {
             "schema_version": 1,
             **this_process(),
@@ -67,9 +66,8 @@ class Lease:
         store.check_conditions()
         while True:
             content, tag = store.get_tagged(LEASE) or (b"", None)
-            if tag and _has_same_holder(
-                claim, content
-            ):  # we wrote it, but the store's answer was lost
+            # This driver wrote the object, but the store's answer was lost.
+            if tag and _has_same_holder(claim, content):
                 return cls(store, tag, claim)
             if tag and not has_ended(_claim(content)):
                 if watched is None:
@@ -133,7 +131,7 @@ class Lease:
 
 
 def _claim(content: bytes | None) -> dict[str, Any]:
-    """Return the holder's claim from the content of a lease object; {} if it is damaged."""
+    """Return the claim (facts about the holder) in a lease object; {} if the object is damaged."""
     try:
         claim = json.loads(content or b"")
     except (ValueError, RecursionError):
@@ -171,9 +169,8 @@ def this_process() -> dict[str, Any]:
 def has_ended(claim: Mapping[str, Any]) -> bool:
     """Return whether the process that ``claim`` identifies ran on this machine and has ended.
 
-    The pid alone is not enough: other boots and containers use the same numbers, and the kernel
-    reuses them.
-    """
+    The pid alone is not enough: other boots and containers use the same pids, and the kernel reuses
+    pids."""
     pid = claim.get("pid")
     if not isinstance(pid, int) or pid < 1 or claim.get("machine") != (_machine() or None):
         return False
@@ -183,13 +180,13 @@ def has_ended(claim: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass
-    # `_start_time` returns "" if the system hides a process of another user. It is running.
+    # `_start_time` returns "" if the system hides a running process of another user.
     return _start_time(pid) not in ("", claim.get("started"))
 
 
 def _start_time(pid: int) -> str:
-    """Return the start time of a process in clock ticks. Returns ``ended`` for a zombie process,
-    and "" if the time is unknown."""
+    """Return the start time of a process in clock ticks since boot; ``ended`` for a zombie process,
+    "" if the time is unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,8 +1,7 @@
 """Write and read the rows of a run: Parquet files, called parts, in the folder ``rows/``.
 
 A part is written atomically under a unique name. It contains the ids of its rows, so no other index
-needs to be updated. Readers ignore duplicates of a row in several parts (docs/reliability.md).
-"""
+needs to be updated. Readers ignore duplicates of a row in several parts (docs/reliability.md)."""
 
 from __future__ import annotations
 
@@ -62,9 +61,8 @@ _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
 def new_session(names: Sequence[str], salt: str) -> str:
-    """Return a name for a new session that sorts after the sessions in the part names ``names``.
-
-    A session is one pass that writes parts. Sessions are numbered, since a clock may jump.
+    """Return a name for a new session, a pass that writes parts. ``names``: names of the stored
+    parts; the new name sorts after their sessions. Sessions are numbered, since a clock may jump.
     ``salt`` makes the names of two writers differ."""
     numbers = [part.removeprefix(f"{FOLDER}part-").split("-")[0] for part in names]
     last = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=0)
@@ -118,12 +116,10 @@ def read_part(
     schema: pa.Schema = ROWS,
     row: int | None = None,
 ) -> pa.Table | str:
-    """Read ``columns`` of one part. Returns the reason as a string if the part cannot be read.
+    """Read ``columns`` of one part. If the part cannot be read, return the reason as a string.
 
-    ``schema``: schema of the run's rows. ``row``: index of the only row to read.
-
-    Raises `UserError` if the store does not answer.
-    """
+    ``schema``: schema of the run's rows. ``row``: index of the only row to read; None: all rows.
+    Raises `UserError` if the store does not answer."""
     try:
         with store.open(name) as file:
             return read_bounded(file, columns, schema, row)
@@ -142,14 +138,13 @@ def read_bounded(
     source: pa.NativeFile, columns: Sequence[str], schema: pa.Schema, row: int | None
 ) -> pa.Table:
     """Read ``columns`` of a Parquet file that has at least the columns of ``schema``.
-    ``row``: index of the only row to return. Only its row group is read.
+    ``row``: index of the only row to return, whose row group alone is read; None: all rows.
 
     The file is not trusted: a few bytes may unpack to gigabytes. So strings stay encoded as
     dictionaries until their full size is known, and reading stops when a limit is exceeded.
 
-    Raises `ValueError`, `OSError` or `pa.ArrowException`: the file is damaged, has other columns,
-    or is too large.
-    """
+    Raises `ValueError`, `OSError` or `pa.ArrowException` if the file is damaged, has other columns,
+    or is too large."""
     size = source.size()
     if size > MOST_BYTES:
         raise ValueError(f"it has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
@@ -197,7 +192,7 @@ def read_bounded(
 
 
 def _group_of(file: pq.ParquetFile, row: int) -> tuple[list[int], int]:
-    """Return the number of the row group that contains ``row``, and the row's index in it."""
+    """Return a list with the number of ``row``'s row group, and the row's index in this group."""
     begins = 0
     for number in range(file.metadata.num_row_groups):
         # Do not call `.column()` on metadata: pyarrow 26 aborts the process if it is damaged.
@@ -225,11 +220,10 @@ NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
 
 @dataclass(frozen=True)
 class Ledger:
-    """Index of the stored rows, about 60 bytes a row.
+    """Index of the stored rows, about 60 bytes a row. The arrays have one element per row id.
 
-    If several rows have the same id, one of them counts: an evaluated row rather than a failed
-    attempt, and a later attempt rather than an earlier attempt. The arrays have one element per id.
-    """
+    If several stored rows have the same id, only one of them counts: an evaluated row rather than a
+    failed attempt, and a later attempt rather than an earlier attempt."""
 
     store: Store
     ids: np.ndarray = field(default_factory=lambda: np.array([], dtype="S32"))
@@ -238,8 +232,8 @@ class Ledger:
     """True for a row that needs no further attempt: any status but ``infra_error``."""
     attempts: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
     retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
-    """False for a failed row that only the next command retries: its checker failed, or its engines
-    were repeatedly killed from outside."""
+    """False for a failed row that only the next command retries, because its checker failed or its
+    engines were repeatedly killed from outside."""
     set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="S8"))
     """Kind of process that crashed on a row that is retried last (`SET_ASIDE`); else ""."""
     part: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
@@ -249,7 +243,7 @@ class Ledger:
     parts: tuple[str, ...] = ()
     """Every part that was read."""
     dominated: int = 0
-    """Number of stored rows that do not count."""
+    """Number of stored rows that do not count, because another row with their id does."""
     ignored: dict[str, str] = field(default_factory=dict)
     """File -> the reason why it was not read."""
     schema: pa.Schema = ROWS
@@ -269,15 +263,14 @@ class Ledger:
 
     @cached_property
     def _part_order(self) -> np.ndarray:
-        """Indices of the rows, ordered by part and by their place in it."""
+        """Indices of the rows, ordered by part and by the position in the part."""
         return np.lexsort((self.position, self.part))
 
     def tables(self, columns: Sequence[str], ids: np.ndarray | None = None) -> Iterator[pa.Table]:
-        """Yield ``columns`` of the rows that count, one table per part that has such rows.
-        ``ids``: ids of the rows to yield; of a part with one of them, only its row group is read.
-        If `compact` merges parts meanwhile, the new parts are read instead.
-
-        Raises `UserError`: a part cannot be read."""
+        """Yield ``columns`` of the rows that count, one table per part that has such rows. ``ids``:
+        ids of the rows to yield; None: all. If a part has only one of these rows, only its row
+        group is read. If `compact` merges parts meanwhile, the new parts are read instead. Raises
+        `UserError` if a part cannot be read."""
         rows = self._part_order
         if ids is not None:
             mask = np.zeros(len(self.ids) + 1, dtype=bool)
@@ -303,7 +296,7 @@ class Ledger:
             yield table if single is not None else table.take(positions)
 
     def _reload(self, ids: np.ndarray) -> Ledger:
-        """Read the ledger again. Raises `UserError` if it lacks any of ``ids``."""
+        """Read the ledger again. Raises `UserError` if the new ledger lacks any of ``ids``."""
         ledger = read_ledger(self.store, schema=self.schema, read=self.read)
         if lost := int((ledger.find(ids) < 0).sum()):
             raise UserError(
@@ -324,11 +317,10 @@ def read_ledger(
     schema: pa.Schema = ROWS,
     read: ReadPart = read_part,
 ) -> Ledger:
-    """Read the index of a run's stored rows, without reading their texts.
+    """Read the index of a run's stored rows, without reading prompts and answers.
 
     ``warn`` receives a line for each part that is ignored. ``read`` replaces `read_part`, for
-    example to cache parts. Raises `UserError` if the store does not answer.
-    """
+    example to cache parts. Raises `UserError` if the store does not answer."""
     for _ in range(_LISTINGS):
         ledger = _build_ledger(store, schema, read)
         if GONE not in ledger.ignored.values():
@@ -403,7 +395,7 @@ def _build_ledger(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
 
 
 def _ids(table: pa.Table) -> np.ndarray:
-    """Return the row ids of a table. Raises `ValueError`: an id does not have the right form."""
+    """Return the row ids of a table. Raises `ValueError` if an id does not have the right form."""
     texts = table.column("row_id").to_pylist()
     if any(text is None or len(text) > 32 or not text.isascii() for text in texts):
         raise ValueError("it contains an invalid row id")
@@ -413,11 +405,11 @@ def _ids(table: pa.Table) -> np.ndarray:
 def compact(
     store: Store, ledger: Ledger, session: str, check: Callable[[], None] = lambda: None
 ) -> tuple[int, int]:
-    """Merge all parts into a few large parts, without the rows that do not count. Returns the
-    number of parts before and after.
+    """Merge all parts into a few large parts, without the rows that do not count. Return the number
+    of parts before and after.
 
     New parts are stored before the old parts are deleted. After a crash in between, rows are stored
-    twice, which readers ignore. The caller has the run's lease; ``check`` raises if it is lost."""
+    twice, which readers ignore. The caller has the run's lease; ``check`` raises if it was lost."""
     new: list[str] = []
     waiting: list[pa.Table] = []
     for table in ledger.tables(ledger.schema.names):

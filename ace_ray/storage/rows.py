@@ -27,7 +27,7 @@ _Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
 CHECK_FAILED = "CheckFailed"
 
 # Columns of a planned row. ``run``: index into the job's runs. ``entry``: index into the job's
-# entry table. ``shares``: number of the preparation that the row shares with others, or -1.
+# entry table. ``shares``: index of the preparation that the row shares with other rows, or -1.
 _NUMBERS = ("entry", "sample", "repeat", "shares", "attempt")
 PLAN = pa.schema(
     [("run", pa.int32()), ("row_id", pa.string()), *((name, pa.int32()) for name in _NUMBERS)]
@@ -73,7 +73,7 @@ _VERDICT = {
 
 
 def verdict_names(rule_sets: Iterable[str], parts: Iterable[str] = tuple(_VERDICT)) -> list[str]:
-    """Return the names of the verdict columns of ``rule_sets``."""
+    """Return the names of the verdict columns of ``rule_sets``, such as ``official_valid``."""
     return [f"{rules}_{part}" for rules in rule_sets for part in parts]
 
 
@@ -95,7 +95,7 @@ ROWS = rows_schema(RULE_SETS)
 
 
 def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the rule sets that have columns among ``names``."""
+    """Return the rule sets that have verdict columns among the column names ``names``."""
     return tuple(name.removesuffix("_valid") for name in names if name.endswith("_valid"))
 
 
@@ -172,7 +172,7 @@ _TOKEN_IDS: TypeAdapter[list[list[int]]] = TypeAdapter(
 
 
 def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages stored in a row. Raises `UserError`: the column is damaged."""
+    """Return the messages stored in a row. Raises `UserError` if the column is damaged."""
     messages = _parse_column(row, "messages")
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise _column_error(row, "messages", "is not a list of messages")
@@ -188,7 +188,7 @@ def token_ids_of(row: Mapping[str, Any]) -> list[list[int]] | None:
 
 
 def state_of(row: Mapping[str, Any]) -> Any:
-    """Return the state stored in a row, or None. Raises `UserError`: the column is damaged."""
+    """Return the state stored in a row, or None. Raises `UserError` if the column is damaged."""
     return None if row["state"] is None else _parse_column(row, "state")
 
 
@@ -207,7 +207,7 @@ class _EndpointFacts(BaseModel):
 
 def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the column ``endpoint`` of a row (`_EndpointFacts`); None if no endpoint answered.
-    Raises `UserError`: the column is damaged."""
+    Raises `UserError` if the column is damaged."""
     if row.get("endpoint") is None:
         return None
     facts: dict[str, Any] = _parse_column(row, "endpoint")
@@ -234,7 +234,7 @@ def _column_error(row: Mapping[str, Any], column: str, why: str) -> UserError:
 
 
 def episode_of(row: Mapping[str, Any]) -> Episode:
-    """Return the episode stored in a row's columns. Raises `UserError`: a column is damaged."""
+    """Return the episode stored in a row's columns. Raises `UserError` if a column is damaged."""
     return Episode(
         messages=messages_of(row),
         output=row["output"],
@@ -264,7 +264,7 @@ def verdict_columns(
     return columns
 
 
-# Maximum rows that are Python values at a time: these need much more memory than Arrow's.
+# Maximum rows that are Python values at a time, which need much more memory than Arrow's values.
 AT_ONCE = 1024
 _KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
 _COUNTS = (
@@ -285,7 +285,7 @@ _NEVER_NULL = frozenset(rows_schema(()).names) - {
 def check_values(table: pa.Table) -> None:
     """Check the values of a part, which is untrusted: another person may have made the run.
 
-    Raises `ValueError`: a required value is missing, or a value is outside its valid range."""
+    Raises `ValueError` if a required value is missing, or a value is outside its valid range."""
     for name in table.column_names:
         column = table.column(name)
         if column.null_count and name in _NEVER_NULL:
@@ -327,7 +327,7 @@ def _check_range(name: str, column: pa.ChunkedArray, minimum: int, maximum: int)
 
 
 def metrics_of(text: str | None) -> dict[str, float]:
-    """Parse the metrics of a verdict. Raises `ValueError`: not a mapping of names to numbers."""
+    """Parse a verdict's metrics. Raises `ValueError` if they are not a JSON object of numbers."""
     if text == "{}":
         return {}
     metrics = json_of_row(text)
@@ -350,9 +350,8 @@ def result_columns(rule_sets: Iterable[str]) -> list[str]:
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
-    """Yield the rows of ``tables``, which must have the columns `result_columns`.
-
-    Converts column by column, which is faster. Raises `UserError`: a column is damaged."""
+    """Yield the rows of ``tables``, which must have the columns `result_columns`. Raises
+    `UserError` if a column is damaged."""
     for table in tables:
         rule_sets = rule_sets_in(table.column_names)
         for start in range(0, table.num_rows, AT_ONCE):

@@ -99,7 +99,7 @@ _Day = Annotated[str, AfterValidator(lambda day: datetime.fromisoformat(day) and
 
 
 class StoredFormat(StoredRecord):
-    """How a run on vLLM rendered chats and parsed answers (`ace_ray.models.families`)."""
+    """Format of the chats and answers of a run on vLLM (`ace_ray.models.families`)."""
 
     reasoning_parser: Line | None = None
     tool_parser: Line | None = None
@@ -108,7 +108,7 @@ class StoredFormat(StoredRecord):
 
 
 class _Outputs(StoredRecord):
-    """Imported outputs of another tool. ``of``: number of entries in categories with outputs."""
+    """Outputs that another tool made. ``of``: number of entries in the categories with outputs."""
 
     of: Count = 0
     notes: list[str] = Field(default_factory=list)
@@ -132,7 +132,7 @@ class SessionRecord(StoredRecord):
     began_at: Version = ""
     versions: Annotated[dict[Version, Version], Field(max_length=100)] = Field(default_factory=dict)
     reading: Annotated[dict[Version, Any], Field(max_length=20)] = Field(default_factory=dict)
-    """Parsers, and settings that constrain answers (`answer_parser.reading_facts`)."""
+    """Parsers, and settings that constrain answers (`answer_parser.parser_facts`)."""
 
 
 class Growth(StoredRecord):
@@ -205,7 +205,7 @@ class Manifest(StoredRecord):
 
     @property
     def mixed_versions(self) -> dict[str, list[str]]:
-        """Packages and settings that affect scores and differ between sessions -> their values."""
+        """Package or setting that affects scores and differs between sessions -> its values."""
         names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
         values_by_name = {
             name: list(dict.fromkeys(s.versions.get(name, "none") for s in self.sessions))
@@ -218,7 +218,7 @@ class Manifest(StoredRecord):
         return {name: versions for name, versions in values_by_name.items() if len(versions) > 1}
 
     @property
-    def created(self) -> datetime:
+    def created_at(self) -> datetime:
         return bounded_time(self._tree.get("created_at"))
 
     @property
@@ -272,8 +272,8 @@ class _BenchmarkSummary(StoredRecord):
 
 
 class IntervalEstimate(StoredRecord):
-    """An estimate from the units (`ace_ray.reports.paired`) that are evaluated so far, with the
-    current bounds of its confidence sequence."""
+    """An estimate from the pairs of answers to the same entry so far (`ace_ray.reports.paired`),
+    with the current bounds of its confidence sequence."""
 
     estimate: float = 0.0
     low: float = -1.0
@@ -290,12 +290,12 @@ class EarlyHeadline(StoredRecord):
     outcome: Line | None = None
     decided_at_units: Count | None = None
     rows_to_decide: Count = 0
-    """Estimated number of further rows that decide it; 0 if it is decided or they cannot."""
+    """Estimated number of further rows for a decision; 0 if it is decided, or rows cannot do it."""
     value: IntervalEstimate = Field(default_factory=IntervalEstimate)
 
     @property
     def missing_evidence(self) -> str:
-        """What would decide an undecided headline."""
+        """The rows that an undecided headline still needs, in words."""
         if self.rows_to_decide or not self.units:
             return f"about {self.rows_to_decide} more rows" if self.units else "its first rows"
         compared = self.units == self.of_units
@@ -332,7 +332,7 @@ class Summary(StoredRecord):
 
 
 def read_manifest(store: Store) -> Manifest:
-    """Return the manifest of a stored run. Raises `UserError`: it is missing or damaged."""
+    """Return the manifest of a stored run. Raises `UserError` if it is missing or damaged."""
     content = store.get(MANIFEST)
     if content is None:
         raise UserError(
@@ -351,7 +351,7 @@ def read_manifest(store: Store) -> Manifest:
 
 
 def read_summary(store: Store) -> Summary | None:
-    """Return the summary of a stored run, or None. Raises `UserError`: it is damaged."""
+    """Return the summary of a stored run, or None. Raises `UserError` if it is damaged."""
     content = store.get(SUMMARY)
     if content is None:
         return None
@@ -360,8 +360,8 @@ def read_summary(store: Store) -> Summary | None:
 
 
 def earlier_summary(store: Store) -> Summary:
-    """Return the stored summary of a run, or an empty summary if it cannot be read. Summaries can
-    always be computed again from the rows."""
+    """Return the stored summary of a run, or an empty summary if the file is missing or damaged: it
+    can be computed again from the rows."""
     try:
         return read_summary(store) or Summary()
     except UserError:
@@ -369,7 +369,7 @@ def earlier_summary(store: Store) -> Summary:
 
 
 def read_timing(store: Store) -> dict[str, Any]:
-    """Return the timing in the stored summary of a run."""
+    """Return the timing in the stored summary of a run; {} if there is none."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)
 
 
@@ -382,8 +382,8 @@ def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def append_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sessions of a run and the new ``record``. If there are more than
-    `MOST_SESSIONS`, drop old sessions, first those whose versions occur again later."""
+    """Return the sessions of a run and the new ``record``. Of more than `MOST_SESSIONS` sessions,
+    drop the oldest; first drop sessions whose package versions occur again later."""
     sessions = [session.model_dump() for session in manifest.sessions]
     sessions.append(dict(record))
     while len(sessions) > MOST_SESSIONS:
@@ -410,7 +410,7 @@ def as_json(value: Any) -> bytes:
 
 
 def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
-    """Return the paths at which two JSON values differ."""
+    """Return the paths, such as ``sampling.seed``, at which two JSON values differ."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
         paths = []
         for key in sorted({*theirs, *mine}):

@@ -22,15 +22,14 @@ from ace_ray.util.sanitizing import one_line
 class StoredRun:
     """A stored run, complete or not, which another person may have made.
 
-    The manifest is read at once; summary, ledger and rows are read when they are first needed. Each
-    is read and checked once. Rows that are stored later are not visible."""
+    The manifest is read at once; summary, ledger and rows are read when they are first needed. All
+    files are read and checked once. Rows that are stored later are not visible."""
 
     def __init__(
         self, store: Store, warn: Callable[[str], None] = log.caution, read: ReadPart = read_part
     ) -> None:
-        """Open the run in ``store``. ``warn`` and ``read``: see `read_ledger`.
-
-        Raises `UserError`: ``store`` is not a run."""
+        """Open the run in ``store``. ``warn`` receives a line for each file that is ignored;
+        ``read`` reads one part. Raises `UserError` if ``store`` is not a run."""
         self.store, self.uri = store, store.root
         self.manifest = read_manifest(store)
         self._warn, self._read = warn, read
@@ -47,7 +46,7 @@ class StoredRun:
 
     @cached_property
     def summary(self) -> Summary:
-        """The stored summary, or an empty record. Raises `UserError`: it is damaged."""
+        """The stored summary, or an empty record. Raises `UserError` if it is damaged."""
         return read_summary(self.store) or Summary()
 
     @cached_property
@@ -70,7 +69,7 @@ class StoredRun:
 
     @cached_property
     def rows(self) -> list[ResultRow]:
-        """All rows as they are stored. Raises `UserError`: the run has none that can be read."""
+        """All rows as they are stored. Raises `UserError` if the run has none that can be read."""
         if rows := list(self.ledger.rows()):
             return rows
         if not (ignored := list(self.ledger.ignored.items())):
@@ -82,7 +81,7 @@ class StoredRun:
         name, why = ignored[0]
         more = f", and {len(ignored) - 1} more parts" if len(ignored) > 1 else ""
         raise UserError(
-            f"no row of the run can be read: {name}{more} cannot be read: {why}",
+            f"no row of the run can be read; {name}{more} cannot be read: {why}",
             where=self.uri,
             fix="remove these files and evaluate the run again",
         )
@@ -93,12 +92,12 @@ class StoredRun:
         return [r for r in self.rows if r.benchmark == benchmark and bool(r.repeat) == repeats]
 
     def tables(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Read ``columns`` of ``rows``, a table per part. Raises `UserError`: a part is damaged."""
+        """Yield ``columns`` of ``rows`` by part. Raises `UserError` if a part is damaged."""
         return self.ledger.tables(columns, np.array([row.row_id for row in rows], dtype="S32"))
 
     def read_columns(
         self, rows: Sequence[ResultRow], columns: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """Read ``row_id`` and ``columns`` of ``rows``. Raises `UserError`: a part is damaged."""
+        """Yield ``row_id`` and ``columns`` of ``rows``. Raises `UserError` for a damaged part."""
         for table in self.tables(rows, list(dict.fromkeys(["row_id", *columns]))):
             yield from rows_of(table)

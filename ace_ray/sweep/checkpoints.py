@@ -33,8 +33,8 @@ _NARROW = "narrow the pattern, or make a folder of links with names such as step
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint folder. ``state`` is a hash of its list of files. ``lacks`` names a missing
-    part; it is "" for a complete checkpoint."""
+    """A checkpoint folder. ``state`` is a hash of its list of files. ``lacks`` says which file is
+    missing, for messages; it is "" for a complete checkpoint."""
 
     name: str
     step: int
@@ -55,15 +55,13 @@ def find_checkpoints(
     Args:
         steps: steps that earlier searches found; this search adds its steps. ``every`` counts all
             these steps, even if a checkpoint has been deleted since.
-        sources: sources of checkpoints that earlier searches found. They remain valid if a new
-            folder has the same step.
+        sources: sources of checkpoints that earlier searches found. These checkpoints remain valid
+            if a new folder has the same step.
         invalid: receives folders without a unique step, and the reasons. If it is None, an error is
             raised for such a folder.
 
-    Raises:
-        UserError: no folder matches (unless the sweep watches), a name has no number, or two
-            folders have the same step.
-    """
+    Raises `UserError` if no folder matches (unless the sweep watches), if a name has no number, or
+    if two folders have the same step."""
     assert options.checkpoints is not None  # not called for other sweeps
     root = options.checkpoints.rstrip("/")
     folder = open_store(root, **store.model_dump())
@@ -72,7 +70,7 @@ def find_checkpoints(
         raise UserError(
             f"contains no checkpoint folder that matches {options.pattern!r}",
             where=root,
-            fix=suggest_fix(folder) or "correct checkpoints or pattern",
+            fix=suggest_fix(folder) or "correct the option checkpoints or pattern",
         )
     checkpoints: list[Checkpoint] = []
     problems: dict[str, str] = {}
@@ -115,8 +113,8 @@ def select_checkpoints(
 
 
 def step_of(name: str) -> int | None:
-    """Return the step in the name of a checkpoint or of a folder above it; None without a number:
-    the number after "step" or "iter", else the last number that is not a part of a word."""
+    """Return the training step in the path of a checkpoint: the number after "step" or "iter", else
+    the last number that is not a part of a word. Return None if there is no number."""
     for expression in _STEPS:
         if numbers := re.findall(expression, name):
             return int(numbers[-1])
@@ -157,7 +155,7 @@ def _checkpoint(
 
 
 def _missing_part(folder: Store, name: str, names: set[str]) -> str:
-    """Return an error message about a missing part of the checkpoint, or ""."""
+    """Return a message about a missing file of the checkpoint; "" if no file is missing."""
     if ADAPTER_CONFIG in names and "config.json" not in names:
         return "" if ADAPTER_WEIGHTS in names else f"{ADAPTER_WEIGHTS} is missing"
     if "config.json" not in names:
@@ -178,8 +176,8 @@ LEAST_POLL_S, MOST_POLL_S = 1.0, 30.0
 
 
 class CheckpointWatch:
-    """Watches a folder for checkpoints until the stop file exists. A checkpoint has settled if it
-    has not changed for ``settle_s``, so that no trainer is writing it.
+    """Watches a folder for checkpoints until the stop file exists. A checkpoint has settled if its
+    files have not changed for ``settle_s`` seconds, so that no trainer is writing them.
 
     Checkpoints that exist when the stop file appears may still settle: a trainer often writes the
     last checkpoint and the stop file together."""
@@ -191,7 +189,7 @@ class CheckpointWatch:
         clock: Callable[[], float] = time.monotonic,
         steps: set[int] | None = None,
     ) -> None:
-        """Start the watch. ``steps`` is an argument of `find_checkpoints`."""
+        """Start the watch. ``steps``: steps of checkpoints that earlier executions found."""
         self._options, self._store, self._clock = options, store, clock
         self._steps = set() if steps is None else steps
         path = options.stop_file
@@ -201,7 +199,7 @@ class CheckpointWatch:
         self._sources: set[str] | None = None
         # Folders without a unique step in the last call of `find_new`, and the reasons.
         self.invalid: dict[str, str] = {}
-        # State of each source, and the time since when it has not changed.
+        # Source -> (state, time at which this state was first seen).
         self._unchanged: dict[str, tuple[str, float]] = {}
         self._taken_states: dict[str, str] = {}
         # Deadline for the last checkpoints to settle; None before the stop file exists.
@@ -214,7 +212,7 @@ class CheckpointWatch:
 
     def find_new(self) -> list[Checkpoint]:
         """List the folder. Return complete, settled checkpoints that are new or have changed since
-        `mark_taken`. Raises `UserError`: the folder cannot be read now."""
+        `mark_taken`. Raises `UserError` if the folder cannot be read now."""
         invalid: dict[str, str] | None = None if self._sources is None else {}
         sources = self._sources or set()
         try:
@@ -244,13 +242,12 @@ class CheckpointWatch:
 
     @property
     def poll_s(self) -> float:
-        """Return the seconds between two calls of `find_new`: half of ``settle_s``, within
-        bounds."""
+        """Seconds between two calls of `find_new`: half of ``settle_s``, within bounds."""
         return min(max(LEAST_POLL_S, self._options.settle_s / 2), MOST_POLL_S)
 
     @property
     def wait_s(self) -> float:
-        """Return the seconds until the next call of `find_new`, or 0 if the watch has ended."""
+        """Seconds until the next call of `find_new`; 0 if the watch has ended."""
         if self._until is None:
             return self.poll_s
         if not (self.failed or self.list_unfinished() or self.pending_checkpoints()):
@@ -276,7 +273,7 @@ class CheckpointWatch:
 
 def _stop_file(path: str, store: StoreConfig) -> Callable[[], bool]:
     """Return a function that tells whether the stop file exists, on a disk or on S3.
-    Raises `UserError`: ``path`` is not a valid path or URI."""
+    Raises `UserError` if ``path`` is not a valid path or URI."""
     if "://" not in path:
         return Path(path).exists
     folder, _, name = path.rpartition("/")

@@ -1,9 +1,8 @@
 """Manage the comparisons of a sweep: the reference and alpha of each run, and early stopping.
 
 A run is compared with a reference run. The sweep's alpha limits the probability of any wrong
-decision. Each run gets a share of it. The shares are stored in ``early.json`` in the sweep's
-folder. If they were computed again from the current number of runs, their sum could exceed alpha.
-"""
+decision. Each run gets a share of alpha. The shares are stored in ``early.json`` in the sweep's
+folder: shares computed again from the current number of runs could together exceed alpha."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ FIRST_BATCH = 0.9
 
 
 class Share(BaseModel):
-    """The reference and the alpha of a run. ``against`` is the folder of the reference, or None for
-    a run that is itself the reference."""
+    """The reference and the alpha of a run. ``against`` is the folder of the reference run; None
+    for a run that is itself the reference."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     against: str | None
@@ -53,9 +52,9 @@ class Shares(BaseModel):
         """Give a share to each of ``run_ids`` (in training order) that has none. Return whether
         there was such a run.
 
-        The shares of all comparisons together do not exceed the alpha. With ``watched``, the k-th
-        comparison gets 6 / (pi k)^2 of it. Otherwise, the comparisons of the first call divide 0.9
-        of it equally. Those of the b-th later call divide 6 / (pi b)^2 of the remaining 0.1."""
+        All shares together do not exceed alpha. With ``watched``, the k-th comparison gets
+        6 / (pi k)^2 of alpha. Otherwise, the comparisons of the first call divide 0.9 of alpha
+        equally, and those of the b-th later call divide 6 / (pi b)^2 of the remaining 0.1."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._reference_of(config, run_ids, run_id, store) for run_id in new}
         compared = sum(reference is not None for reference in against.values())
@@ -88,7 +87,7 @@ class Shares(BaseModel):
 
 
 def _alpha_fraction(k: int) -> float:
-    """Return 6 / (pi k)^2 over the sum of 6 / (pi j)^2 for all j >= k (1 for all j >= 1)."""
+    """Return 6 / (pi k)^2 divided by the sum of 6 / (pi j)^2 over all j >= k."""
     weights = [6 / (math.pi * j) ** 2 for j in range(1, k + 1)]
     return weights[-1] / (1 - sum(weights[:-1]))
 
@@ -97,7 +96,7 @@ class Comparisons:
     """The comparisons of the sweep in ``store``; none if the config has no section ``early``."""
 
     def __init__(self, any_run: RunConfig, store: Store) -> None:
-        """Read the stored shares. Raises `UserError`: they are damaged."""
+        """Read the stored shares. Raises `UserError` if they are damaged."""
         self._early, self._store_options = any_run.early, any_run.store
         self._store = store
         # Ids of the runs that continue after their comparison is decided.
@@ -105,7 +104,7 @@ class Comparisons:
         self.read()
 
     def read(self) -> None:
-        """Read the stored shares again. Raises `UserError`: they are damaged."""
+        """Read the stored shares again. Raises `UserError` if they are damaged."""
         self._shares = Shares()
         if self._early is None or (content := self._store.get(EARLY)) is None:
             return
@@ -113,7 +112,7 @@ class Comparisons:
             self._shares = Shares.model_validate(json_tree(content))
         except (InvalidContent, ValidationError) as error:
             raise UserError(
-                "cannot be read, so it is unknown how alpha was shared between comparisons",
+                "the file cannot be read, so it is unknown how comparisons share alpha",
                 where=f"{self._store.root}/{EARLY}",
                 fix="restore the file, or choose another sweep_id",
             ) from error
@@ -126,7 +125,7 @@ class Comparisons:
 
     def give_shares(self, runs: Sequence[SweepEntry], *, watched: bool, keep: bool) -> None:
         """Give a share of the alpha to each of ``runs`` (in training order) that has none; if
-        ``keep``, store the shares. Raises `UserError`: the store is not available."""
+        ``keep``, store the shares. Raises `UserError` if the store is not available."""
         if self._early is None:
             return
         run_ids = [run.run_id for run in runs]
@@ -148,15 +147,15 @@ class Comparisons:
         }
 
     def has_reference_in(self, lane: Lane, lanes: Sequence[Lane]) -> bool:
-        """Return whether ``lane`` must start after another lane of ``lanes``, because one of its
-        runs is compared with a run of the other lane."""
+        """Return whether ``lane`` must start after another lane of ``lanes``, because a run of
+        ``lane`` is compared with a run of that lane."""
         theirs = {run.run_id for peer in lanes if peer is not lane for run in peer.runs}
         shares = (self._shares.shares.get(run.run_id) for run in lane.runs)
         against = {share.against for share in shares if share is not None and share.against}
         return any(uri.rstrip("/").rsplit("/", 1)[-1] in theirs for uri in against)
 
     def update_comparison(self, run: SweepEntry) -> None:
-        """Update the comparison of a run that ended undecided. Its reference may have more rows
+        """Update the comparison of a run that ended undecided. The reference run may have more rows
         now, from another lane or another execution of the sweep."""
         early = self.early_of(run)
         if early is None or early["reference"] is None or run.plan is None:
@@ -179,7 +178,7 @@ class Comparisons:
 
     def disable_early_stop(self, labels: Sequence[str], runs: Sequence[SweepEntry]) -> None:
         """Turn off early stopping for the ``runs`` with these labels; "all" selects every run.
-        Raises `UserError`: a label is unknown."""
+        Raises `UserError` if a label is unknown."""
         by_label = {run.label: run.run_id for run in runs}
         if unknown := [label for label in labels if label != "all" and label not in by_label]:
             raise UserError(

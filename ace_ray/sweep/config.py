@@ -1,7 +1,6 @@
 """The config of a sweep: the config of a run without its model, and the models to evaluate.
 
-It is stored in ``sweep.json`` in the sweep's folder.
-"""
+This config is stored in ``sweep.json`` in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -111,7 +110,7 @@ class SweepConfig:
 
     @property
     def base(self) -> str | None:
-        """Return the sweep's ``model.source``: the base model of all adapters."""
+        """The sweep's ``model.source``: the base model of all adapters."""
         return self.model.get("source")
 
     @property
@@ -126,7 +125,7 @@ class SweepConfig:
 
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
         """Return the config of one model's run, without ``publish``: the sweep publishes its runs.
-        Raises `UserError`."""
+        Raises `UserError` if the config is invalid."""
         return self._run_of(model, output).model_copy(update={"publish": []})
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
@@ -149,7 +148,7 @@ class SweepConfig:
 
     @property
     def any_run(self) -> RunConfig:
-        """Return the config of one run, to read keys that all runs share. Raises `UserError`."""
+        """Config of one run, for keys that all runs share. Raises `UserError` if it is invalid."""
         return self._run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _merge_section(self, key: str, fields: Mapping[str, Any]) -> Any:
@@ -161,9 +160,9 @@ class SweepConfig:
 def load_sweep(
     path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
 ) -> SweepConfig:
-    """Read a sweep's YAML file. The arguments are those of `ace_ray.config.schema.load_config`.
+    """Read a sweep's YAML file. ``overrides`` and ``values`` change it as in `load_config`.
 
-    Raises `UserError`: an invalid key or value, or no model."""
+    Raises `UserError` if a key or value is invalid, or if there is no model."""
     tree = read_tree(path, overrides, values)
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
@@ -179,7 +178,7 @@ def load_sweep(
     options = validate_tree(SweepOptions, sweep_tree, where=path)
     if options.checkpoints is None and not options.models:
         raise UserError(
-            "names no models",
+            "the sweep names no models",
             where=path,
             fix="add checkpoints: <folder or s3://>, or models: [...]",
         )
@@ -250,8 +249,9 @@ def sweep_id_of(config: SweepConfig) -> str:
 
 
 def claim(store: Store, config: SweepConfig, sweep_id: str, new_runs: Sequence[str] = ()) -> None:
-    """Write ``sweep.json``, also if the stored sweep grows. ``new_runs``: labels of models whose
-    stored run cannot grow. Raises `UserError`: the folder has a sweep with another config."""
+    """Write ``sweep.json`` for a new sweep, or for a stored sweep with the same config or more
+    rows. ``new_runs``: labels of models whose stored run cannot grow. Raises `UserError` if the
+    folder has a sweep with another config."""
     raw = store.get(SWEEP)
     mine = _identity(config)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -259,12 +259,12 @@ def claim(store: Store, config: SweepConfig, sweep_id: str, new_runs: Sequence[s
     if raw is not None:
         try:
             stored = json_tree(raw)
-            theirs = _unlabelled(with_present_keys(stored["identity"]))
+            theirs = _without_labels(with_present_keys(stored["identity"]))
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{SWEEP} cannot be read", where=store.root, fix="choose another sweep_id"
             ) from error
-        ours = _unlabelled(mine)
+        ours = _without_labels(mine)
         keys = sorted(k for k in {*theirs, *ours} if theirs.get(k) != ours.get(k))
         if keys and (new_runs or mine.get("early") or not _GROW.issuperset(keys)):
             reason = f"; the run of {new_runs[0]} cannot grow" if new_runs else ""
@@ -290,7 +290,7 @@ def claim(store: Store, config: SweepConfig, sweep_id: str, new_runs: Sequence[s
     store.put(SWEEP, as_json(manifest))
 
 
-def _unlabelled(identity: Mapping[str, Any]) -> dict[str, Any]:
+def _without_labels(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``identity`` without the labels of models, which may change."""
     return {**identity, "models": [{**model, "label": None} for model in identity["models"]]}
 

@@ -9,7 +9,7 @@ SPEC is a JSON file:
 - ``events``: the file to which the lane writes JSON lines about its runs;
 - ``parent``: a process id; the lane is killed when this process ends;
 - ``rows_end_at``: time at which all rows must have ended (`time.monotonic`), null for no limit;
-- ``shared``: true for a cluster. If it is too small, this may be temporary (see `_is_temporary`);
+- ``shared``: true for a cluster, which may be too small for a time only (`_is_temporary`);
 - ``gpus``: GPU counts of this lane and the running lanes. The GPUs of a count must be on one node.
 """
 
@@ -68,8 +68,8 @@ def main() -> int:
 def _is_temporary(error: Exception, *, shared: bool) -> bool:
     """Return whether ``error``, which ended the lane, may be temporary: the store is not available,
     or a ``shared`` cluster has become too small since the sweep checked the sizes."""
-    passing = (UnreachableStore, TooSmall) if shared else UnreachableStore
-    return isinstance(error, passing) or isinstance(error.__cause__, passing)
+    temporary = (UnreachableStore, TooSmall) if shared else UnreachableStore
+    return isinstance(error, temporary) or isinstance(error.__cause__, temporary)
 
 
 def run_lane(
@@ -84,8 +84,7 @@ def run_lane(
     ``rows`` that were evaluated, and whether it is ``out_of_time``. For a run whose weights cannot
     be loaded, the line has the reason, ``broken``. If an error ends the lane, `main` adds a line
     with the error for each run: as ``later`` if the error may be temporary, else as ``failed``.
-    Raises the errors of `Session.run`.
-    """
+    Raises `UserError` or `RunFailed` if the runs cannot be evaluated."""
 
     def report_run_end(run: RunFolder) -> None:
         assert run.result is not None  # `Session` calls this function after the run has ended
@@ -179,7 +178,7 @@ class LaneProcess:
 
     @property
     def code(self) -> int | None:
-        """Return the exit code, or None while the lane runs."""
+        """Exit code; None while the lane runs."""
         return self._process.poll()
 
     def wait(self, seconds: float) -> None:
@@ -189,8 +188,7 @@ class LaneProcess:
 
     def signal(self, number: signal.Signals) -> None:
         self.stopping = True
-        if self.code is None:
-            self._process.send_signal(number)
+        self._process.send_signal(number)  # no effect on a lane that has ended
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events that the lane has written so far."""
@@ -198,7 +196,7 @@ class LaneProcess:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def close(self) -> None:
-        """Pass on the last output lines of a lane that has ended, and remove its files."""
+        """Print the last output lines of a lane that has ended, and remove the lane's files."""
         if self._listener is not None:
             # With a timeout, since a remaining child process of the lane may keep the pipe open.
             self._listener.join(timeout=5)

@@ -21,7 +21,7 @@ from ace_ray.util.safe_loading import json_object
 LEDGER = "ledger.json"
 
 State = Literal["complete", "decided", "incomplete", "failed", "refused", "pending"]
-# Name of a run's folder in the sweep's folder, or "". It is checked: ledgers are not trusted.
+# Name of a run's folder in the sweep's folder, or "". Ledgers are not trusted, so it is checked.
 RunId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
@@ -44,9 +44,9 @@ class CostRecord:
     rows_left: Count = 0
     """Rows that are not scored, unless the run is complete or decided."""
     undecided: dict[str, str] = field(default_factory=dict)
-    """What would decide each undecided headline of the run's comparison."""
+    """Undecided headline of the run's comparison -> the rows that it needs, in words."""
     engine: str = ""
-    """How the engine loaded the weights: fresh, swapped or restarted."""
+    """Way in which the engine loaded the weights: fresh, swapped or restarted."""
     device: str = "cpu"
     devices: Amount = 0.0
     parameters: Annotated[int, Field(ge=1)] | None = None
@@ -107,7 +107,7 @@ def cost_record(run: SweepEntry, store: Store, price_per_hour: float | None) -> 
 
 
 def _summary(store: Store) -> Summary | None:
-    """Read the run's summary. Return None if it is missing or damaged; the run writes it again."""
+    """Return the run's summary; None if it is missing or damaged. The run writes it again."""
     try:
         summary = read_summary(store)
     except UnreachableStore:
@@ -139,7 +139,7 @@ def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
 
 
 def ledger_lines(store: Store) -> list[CostRecord]:
-    """Read the ledger of a sweep. Raises `UserError`: it is missing or damaged."""
+    """Read the ledger of a sweep. Raises `UserError` if it is missing or damaged."""
     location = f"{store.root}/{LEDGER}"
     content = store.get(LEDGER)
     if content is None:
@@ -158,7 +158,7 @@ def ledger_lines(store: Store) -> list[CostRecord]:
 def merge_earlier(
     before: Sequence[CostRecord], lines: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
-    """Return the ledger lines of ``lines``, and the lines of ``before`` for finished runs that are
+    """Return ``lines``, and the lines of ``before`` (an earlier ledger) for finished runs that are
     not in ``lines``: the checkpoint was deleted or damaged, or this call selects other checkpoints.
     For a damaged checkpoint, the earlier line replaces the new line."""
     run_ids = {line.run_id for line in lines} | {""}

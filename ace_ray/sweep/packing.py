@@ -14,11 +14,10 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.sweep.runs import SweepEntry
 
-START_S = 90.0
-SWAP_S = 5.0
+# Assumed seconds of an engine start, and of a swap of weights.
+START_S, SWAP_S = 90.0, 5.0
 # Assumed FLOPS of one GPU, and of one engine on CPUs, during batched generation.
 GPU_FLOPS, CPU_FLOPS = 1e14, 2e11
-
 
 # Assumed parameters of a model of unknown size; `--plan` names these models.
 GUESS = 1_000_000_000
@@ -40,7 +39,7 @@ def find_machine(cpus: float) -> Machine:
     """Find the resources of the running cluster, or of this machine if there is no cluster.
 
     ``cpus`` is the number of CPUs that one lane needs on a cluster without GPUs. Raises
-    `UserError`: the cluster cannot be joined."""
+    `UserError` if the cluster cannot be joined."""
     if connection.running_cluster() == "local":
         gpus = _local_gpus()
         # Count all CPUs of the machine. A lane's Ray may count more CPUs than this process may use.
@@ -60,7 +59,7 @@ def find_machine(cpus: float) -> Machine:
 
 
 def device_names(devices: Sequence[int]) -> str:
-    """Return a ``CUDA_VISIBLE_DEVICES`` value for ``devices``, indices of this process's GPUs."""
+    """Return ``CUDA_VISIBLE_DEVICES`` for ``devices``, indices of the GPUs of this process."""
     visible = _visible_gpus()
     return ",".join(str(device) if visible is None else visible[device] for device in devices)
 
@@ -94,14 +93,14 @@ class Lane:
 
     @property
     def engines(self) -> int:
-        """Return the number of engines that fit on the lane's GPUs; 1 if it has no GPUs."""
+        """Number of engines that fit on the lane's GPUs; 1 if the lane has no GPUs."""
         first = self.runs[0]
         return max(1, (self.gpus - first.server_gpus) // max(1, first.gpus))
 
     @property
     def gpu_bundles(self) -> list[int]:
-        """Return GPU counts: one per engine, whose GPUs must be on one node, and a 1 for each GPU
-        of the served models, whose sizes are not known here."""
+        """GPU counts: one count per engine, whose GPUs must be on one node, and a 1 for each GPU of
+        the served models, whose sizes are not known here."""
         first = self.runs[0]
         if not self.gpus:
             return []
@@ -109,12 +108,12 @@ class Lane:
 
     @property
     def seconds(self) -> float:
-        """Return the estimated duration of the lane."""
+        """Estimated duration of the lane."""
         return START_S + SWAP_S * (len(self.runs) - 1) + sum(map(self._generation, self.runs))
 
     @property
     def endpoint(self) -> str:
-        """Return the host of the endpoint of the lane's only run, or ""."""
+        """Host of the endpoint of the lane's only run; "" if its runs need engines."""
         return self.runs[0].endpoint
 
     def _generation(self, run: SweepEntry) -> float:
@@ -136,7 +135,8 @@ def check_sizes(runs: Sequence[SweepEntry], machine: Machine) -> None:
 
 
 def _run_resources(run: SweepEntry, machine: Machine) -> Resources | None:
-    """Compute the resources of ``run`` alone; None if nodes are unknown. Raises `TooSmall`."""
+    """Return the resources that ``run`` gets if it runs alone; None if the nodes are unknown.
+    Raises `TooSmall` if the run does not fit on the nodes."""
     if run.plan is None or not machine.nodes:
         return None
     return fit(
@@ -149,8 +149,9 @@ def _run_resources(run: SweepEntry, machine: Machine) -> Resources | None:
 
 
 def lanes(runs: Sequence[SweepEntry], machine: Machine, *, swap: bool) -> list[Lane]:
-    """Pack runs into lanes, sorted from longest to shortest. Runs of a swap group share engines
-    unless ``swap`` is false. The more work a group has, the more lanes it gets."""
+    """Pack runs into lanes, sorted from longest to shortest. Runs of a swap group (models whose
+    weights one engine can swap) share engines unless ``swap`` is false. The more work a group has,
+    the more lanes it gets."""
     groups: dict[str, list[SweepEntry]] = {}
     for number, run in enumerate(runs):
         alone = not (swap and run.swap_group)
@@ -178,9 +179,9 @@ def lanes(runs: Sequence[SweepEntry], machine: Machine, *, swap: bool) -> list[L
 def time_share(lane: Lane, peers: Sequence[Lane], machine: Machine) -> float:
     """Return the share of the remaining time that ``lane`` gets if all runs get equal times.
 
-    ``peers``: the other running and waiting lanes. ``lane`` and the lanes that compete with it are
-    distributed over the places for lanes. The time of a run is the remaining time divided by the
-    number of runs in the fullest place."""
+    ``peers``: the other running and waiting lanes. ``lane`` and the lanes that compete for the same
+    GPUs are distributed over the slots in which lanes run. The time of a run is the remaining time
+    divided by the number of runs in the fullest slot."""
     slots = machine.gpus // lane.gpus if lane.gpus else machine.slots
     if machine.gpus:  # GPUs and endpoints are used side by side
         at = lane.endpoint

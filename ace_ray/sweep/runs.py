@@ -71,13 +71,13 @@ class SweepEntry:
 
     @property
     def min_gpus(self) -> int:
-        """Return the minimum number of GPUs that the run needs, on a machine with GPUs."""
+        """Minimum number of GPUs that the run needs, on a machine with GPUs."""
         return (self.workers or 1) * self.gpus + self.server_gpus
 
     @property
     def cpus(self) -> float:
-        """Return the minimum number of CPUs that the run needs, on a machine without GPUs.
-        Checkers, the writer and sandboxes need one CPU together."""
+        """Minimum number of CPUs that the run needs, on a machine without GPUs. Checkers, the
+        writer and sandboxes need one CPU together."""
         if self.plan is None:
             return 0.0
         servers = sum(cpus for cpus, _ in self.servers)
@@ -85,7 +85,7 @@ class SweepEntry:
 
     @property
     def tokens(self) -> int:
-        """Estimate the number of tokens of prompts and answers: one token per four characters of a
+        """Estimated number of tokens of prompts and answers: one token per four characters of a
         prompt, and a quarter of ``max_tokens`` per answer."""
         if self.plan is None:
             return 0
@@ -95,21 +95,22 @@ class SweepEntry:
 
 
 def entry_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepEntry:
-    """Plan the run of a model that the config lists. Raises `UserError`."""
+    """Plan the run of a model that the config lists. Raises `UserError` if it cannot be planned."""
     plan = plan_run(sweep.run_of(model, output))
     source = model.adapter or plan.model.source
     return _attach_plan(SweepEntry(model.label or plan.model.name, None, source), plan)
 
 
-def labelled(models: Sequence[SweepModel], runs: Sequence[SweepEntry]) -> list[SweepEntry]:
-    """Return ``runs`` with labels: the model's own, or its name and the settings that differ."""
+def label_runs(models: Sequence[SweepModel], runs: Sequence[SweepEntry]) -> list[SweepEntry]:
+    """Return ``runs`` with labels: the label in the config, or by default the model's name and the
+    settings that differ between models with this name."""
     names = [run.plan.model.name for run in runs if run.plan]
     settings = [flatten(m.model_dump(exclude={"label"}, exclude_none=True)) for m in models]
     labels = []
-    for name, model, own in zip(names, models, settings, strict=True):
+    for name, model, changes in zip(names, models, settings, strict=True):
         peers = [peer for peer, peer_name in zip(settings, names, strict=True) if peer_name == name]
-        keys = [key for key in own if len({peer.get(key) for peer in peers}) > 1]
-        parts = [f"{k.rpartition('.')[2]}={own[k]}" for k in keys if own[k] != "{}"]
+        keys = [key for key in changes if len({peer.get(key) for peer in peers}) > 1]
+        parts = [f"{k.rpartition('.')[2]}={changes[k]}" for k in keys if changes[k] != "{}"]
         prefix = f"{name}: " if parts and len({*names}) > 1 else ""
         labels.append(model.label or prefix + (" ".join(parts).replace('"', "") or name))
     return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
@@ -122,14 +123,14 @@ def unplanned_entry(checkpoint: Checkpoint, *, refused: str = "", awaited: str =
 
 
 def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> Plan:
-    """Plan the run of a checkpoint. Raises `UserError`: the config does not fit the checkpoint."""
+    """Plan the run of a checkpoint. Raises `UserError` if the config does not fit its model."""
     key = "source" if sweep.base is None else "adapter"
     return plan_run(sweep.run_of(SweepModel.model_validate({key: checkpoint.source}), output))
 
 
 def entry_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepEntry:
     """Plan the run of a checkpoint. Return a refused run if the checkpoint is incomplete or cannot
-    be evaluated. Raises `UserError`: the store is not available."""
+    be evaluated. Raises `UserError` if the store is not available."""
     if checkpoint.lacks:
         return unplanned_entry(
             checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}"
@@ -149,14 +150,14 @@ def check_distinct(runs: Sequence[SweepEntry]) -> None:
     for run in runs:
         if run.plan is not None and (first := by_id.setdefault(run.run_id, run)) is not run:
             raise UserError(
-                f"is the same model as {first.label} ({first.source})",
+                f"this is the same model as {first.label} ({first.source})",
                 where=f"{run.label} ({run.source})",
                 fix="remove this copy, or give it another engine, sampling or chat template",
             )
 
 
 def sort_by_step(runs: Iterable[SweepEntry]) -> list[SweepEntry]:
-    """Sort runs by step; runs without a step come first, in the order of the config."""
+    """Sort runs by training step; runs without a step come first, in the order of the config."""
     return sorted(runs, key=lambda run: -1 if run.step is None else run.step)
 
 
@@ -194,8 +195,8 @@ def _attach_plan(run: SweepEntry, plan: Plan) -> SweepEntry:
 
 
 def _swap_group(plan: Plan) -> str:
-    """Return a hash of what models must share for a swap of weights; "" if no swap is possible.
-    It covers architecture, tokenizer, tensor layout, engine and sampling, or an adapter's base."""
+    """Return a hash of what models must share for a swap of weights: architecture, tokenizer,
+    tensor layout, engine and sampling, or an adapter's base. Return "" if no swap is possible."""
     shared = plan.config.engine, plan.config.sampling.model_dump()
     if plan.model.adapter is not None:
         model_options = plan.config.model.model_dump(

@@ -38,7 +38,7 @@ from ace_ray.sweep.runs import (
     entry_of_checkpoint,
     entry_of_model,
     is_finished,
-    labelled,
+    label_runs,
     plan_of_checkpoint,
     sort_by_step,
     unplanned_entry,
@@ -47,11 +47,11 @@ from ace_ray.util import log
 from ace_ray.util.suggestions import did_you_mean
 
 LOOK_S = 1.0
-# Time after the grace period before stopped lanes are killed.
+# Time after ``drain_timeout_s`` before stopped lanes are killed.
 END_S = 60.0
 # Backoff after a failed access to the store.
 AGAIN_S = 10.0
-# Backoff of a lane whose cluster was too small, or whose store was away.
+# Backoff of a lane whose cluster was too small, or whose store did not answer.
 LATER_S = 60.0
 # Maximum attempts at a run that does not become complete.
 LANE_ATTEMPTS = 3
@@ -66,7 +66,7 @@ class StoreOutage(Exception):
 
 
 class Sweep:
-    """One execution of a sweep. If it cannot start, it raises `UserError` and writes nothing."""
+    """An execution of a sweep. If the sweep cannot start, `UserError` is raised before a write."""
 
     _stop = False
     # Time of the next attempt at the runs in `_later`.
@@ -75,8 +75,8 @@ class Sweep:
     _looked_at = 0.0
     # Times at which the rows of all runs, and the lanes, must have ended.
     _rows_end_at = _lanes_end_at = math.inf
-    # Factor by which shares are longer than equal ones, since no row ended in an equal share.
-    _longer = 1.0
+    # Factor on a run's equal share of the time; it grows if no row ends within a share.
+    _share_factor = 1.0
     # Number of rows that this execution has evaluated.
     _rows = 0
     # Time at which lanes are killed after a stop signal.
@@ -105,7 +105,7 @@ class Sweep:
         output = open_store(config.output, **any_run.store.model_dump())
         self.store = output.child(self.sweep_id)
         models = self._options.models
-        self.runs = labelled(models, [entry_of_model(config, m, self.uri) for m in models])
+        self.runs = label_runs(models, [entry_of_model(config, m, self.uri) for m in models])
         self._before, self._steps = read_ledger(self.store)
         self._watching: CheckpointWatch | None = None
         if self._options.watch:
@@ -115,7 +115,7 @@ class Sweep:
         # Ids of runs that get a lane of their own.
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
-        # Reasons why attempts must be repeated later, by run id.
+        # Run id -> reasons of its temporary failures, after which it is tried again later.
         self._later: dict[str, list[str]] = {}
         # Ids of runs that have used up their share of the time.
         self._out_of_time: set[str] = set()
@@ -144,20 +144,20 @@ class Sweep:
 
     @property
     def seconds_per_row(self) -> float | None:
-        """Return the seconds of this execution per evaluated row; None if no row was evaluated."""
+        """Seconds of this execution per evaluated row; None if no row was evaluated."""
         return (time.monotonic() - self._began) / self._rows if self._rows else None
 
     @property
     def has_results(self) -> bool:
-        """Return whether any run is complete or decided."""
+        """Return whether any run is complete, or stopped early with a decided comparison."""
         return any(line.state in ("complete", "decided") for line in self.cost_records)
 
     def run(self, noted: Callable[[], None] = lambda: None) -> int:
         """Evaluate all models; return the exit code. ``noted`` is called after each write of the
         ledger while lanes run. It must return at once and must not raise an error.
 
-        Raises `UserError`: the folder has another sweep, another process runs this sweep, or the
-        time has passed at which it must end."""
+        Raises `UserError` if the folder has another sweep, another process runs this sweep, or the
+        time at which the job must end has passed."""
         self._noted = noted
         self.store.check_writable()
         self._lease = Lease.acquire(self.store)
@@ -187,13 +187,13 @@ class Sweep:
         return [
             run.label
             for run in self._planned_runs()
-            if (run.plan and run.plan.beside)
+            if (run.plan and run.plan.conflict_line)
             or run_ids.get((run.label, run.source)) not in (None, "", run.run_id)
         ]
 
     def _evaluate(self) -> int:
-        """Evaluate and compare all runs, and watch for more. Raises `StoreOutage` and
-        `LeaseLost`."""
+        """Evaluate and compare all runs, and watch for more. Return the exit code. Raises
+        `StoreOutage` if the store does not answer, `LeaseLost` if another process has the sweep."""
         try:
             self._run_pending()
             while self._watch():
@@ -211,7 +211,7 @@ class Sweep:
 
     def _retry_store(self, ask: Callable[[], T]) -> T:
         """Call ``ask`` and return its result. Retry while the store is not available, at most
-        ``store_retry_timeout_s``. Raises `StoreOutage`."""
+        ``store_retry_timeout_s``; then raise `StoreOutage`."""
         until = time.monotonic() + self.any_run.store_retry_timeout_s
         while True:
             try:
@@ -232,7 +232,7 @@ class Sweep:
     # Runs
 
     def _plan_existing(self, *, preview: bool) -> None:
-        """Plan the checkpoints that exist now. Raises `UserError`: the folder is empty, or the
+        """Plan the checkpoints that exist now. Raises `UserError` if the folder is empty, or the
         config fits no checkpoint."""
         checkpoints = find_checkpoints(self._options, self.any_run.store, self._steps)
         settled = checkpoints if self._watching is None or preview else self._watching.find_new()
@@ -268,7 +268,7 @@ class Sweep:
                 raise mistake
 
     def _invalid_runs(self) -> list[SweepEntry]:
-        """Return a refused run for each watched folder without a unique step."""
+        """Return a refused run for each watched folder whose name gives no unique step."""
         invalid = self._watching.invalid if self._watching is not None else {}
         return [
             SweepEntry(source.rsplit("/", 1)[-1], None, source, refused=why)
@@ -286,8 +286,8 @@ class Sweep:
         return run
 
     def _put(self, run: SweepEntry) -> None:
-        """Add ``run``, and remove an earlier run of the same checkpoint. Keep a run of a model that
-        the config lists with the same source, since it has its own engine arguments."""
+        """Add ``run``, and remove an earlier run of the same checkpoint. Keep a run of a model in
+        the config with the same source, since that run has its own engine arguments."""
         runs = [old for old in self.runs if old.step is None or old.source != run.source]
         self.runs = [*runs, run]
 
@@ -356,7 +356,7 @@ class Sweep:
             log.warning("the last checkpoints could not be listed; run sweep again")
 
     def _is_pending(self, run: SweepEntry) -> bool:
-        """Return whether ``run`` must still be evaluated. Raises `UserError`: the store is not
+        """Return whether ``run`` must still be evaluated. Raises `UserError` if the store is not
         available."""
         return run.run_id not in self._failed and self._is_unfinished(run)
 
@@ -372,7 +372,7 @@ class Sweep:
         return sort_by_step(run for run in self.runs if run.plan)
 
     def _give_shares(self, *, keep: bool) -> None:
-        """Give new runs a share of the alpha. Raises `UserError`: the store is not available."""
+        """Give new runs a share of the alpha. Raises `UserError` if the store is not available."""
         watched = self._watching is not None
         self.comparisons.give_shares(self._planned_runs(), watched=watched, keep=keep)
 
@@ -426,8 +426,8 @@ class Sweep:
         return sorted_lanes
 
     def _start(self, waiting: list[Lane]) -> None:
-        """Start the waiting lanes that fit on the free GPUs, in order. A lane that awaits another
-        lane (`Comparisons.has_reference_in`) starts only if no lane is running."""
+        """Start the waiting lanes that fit on the free GPUs, in order. A lane whose reference run
+        is in a waiting lane (`Comparisons.has_reference_in`) starts only if no lane is running."""
         for lane in list(waiting):
             tried = any(run.run_id in self._later for run in lane.runs)
             if self._stop or (tried and time.monotonic() < self._not_before):
@@ -465,8 +465,8 @@ class Sweep:
         log.error(f"[{name}] {line}")
 
     def _free_gpus(self, lane: Lane) -> list[int]:
-        """Return the GPUs for ``lane``, or [] if it cannot start: too few GPUs are free, or a
-        running lane uses its endpoint. -1 means that no particular GPU is assigned."""
+        """Return the indices of GPUs for ``lane``, or [] if the lane cannot start: too few GPUs are
+        free, or a running lane uses its endpoint. -1 means that no particular GPU is assigned."""
         if lane.endpoint and lane.endpoint in (process.lane.endpoint for process in self._running):
             return []
         if not self.machine.gpus:
@@ -488,7 +488,7 @@ class Sweep:
         running = [process.lane for process in self._running]
         end: float | None = None
         if self._rows_end_at < math.inf:
-            share = self._longer * time_share(lane, [*running, *waiting], self.machine)
+            share = self._share_factor * time_share(lane, [*running, *waiting], self.machine)
             end = time.monotonic() + min(1.0, share) * (self._rows_end_at - time.monotonic())
         gpus: list[int] = []
         if not self.machine.shared:  # a lane sees only its own GPUs
@@ -523,12 +523,12 @@ class Sweep:
         """Call `_settle_run` for the runs of a lane that has ended, with the events of the lane."""
         events = {event["run_id"]: event for event in process.events()}
         runs = process.lane.runs
-        # A lane evaluates one run after another, so it was evaluating the first without an event.
+        # A lane evaluates its runs in order, so it was evaluating the first run without an event.
         last = next((run for run in runs if run.run_id not in events), None)
         rows = sum(event.get("rows", 0) for event in events.values())
         self._rows += rows
         if not rows and any(event.get("out_of_time") for event in events.values()):
-            self._longer *= 2
+            self._share_factor *= 2
         for run in runs:
             if run is last or run.run_id in events:
                 self._settle_run(run, events.get(run.run_id, {}), alone=len(runs) == 1)
@@ -567,8 +567,8 @@ class Sweep:
         log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed")
 
     def _repack_lanes(self, waiting: list[Lane]) -> list[Lane]:
-        """Return ``waiting``, and new lanes of the pending runs that are in no lane. Runs that were
-        out of time get new lanes only if ``waiting`` is empty and enough time is left."""
+        """Return ``waiting``, and new lanes of the pending runs that are in no lane. Runs that have
+        used up their time get new lanes only if ``waiting`` is empty and enough time is left."""
         if not waiting and time.monotonic() + ANOTHER_LANE_S < self._rows_end_at:
             self._out_of_time.clear()
         run_ids = self._out_of_time | {run.run_id for lane in waiting for run in lane.runs}
@@ -592,12 +592,13 @@ class Sweep:
         try:
             self._write_ledger()
         except UserError as error:
-            log.warning(f"the sweep's ledger cannot be written now, and is tried again: {error}")
+            log.warning(f"the sweep's ledger cannot be written now; trying again later: {error}")
         else:
             self._noted()
 
     def _write_ledger(self) -> int:
-        """Write the ledger; return the exit code. Raises `UserError` and `LeaseLost`."""
+        """Write the ledger; return the sweep's exit code. Raises `UserError` if the store does not
+        answer, and `LeaseLost` if another process has taken over the sweep."""
         self._lease.renew()
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid_runs()]:

@@ -282,13 +282,13 @@ def test_an_endpoint_that_is_down_costs_few_requests(monkeypatch: pytest.MonkeyP
             with pytest.raises(EndpointDown, match="in 3 attempts: HTTP 503"):
                 await model.chat(ASKED, Sampling())
         for _ in range(5):
-            with pytest.raises(RowError, match="was not asked"):
+            with pytest.raises(RowError, match="request was not sent"):
                 await model.chat(ASKED, Sampling())
         assert len(server.bodies) == 9
         clock[0] += 31
         with pytest.raises(EndpointDown, match="in 1 attempt"):  # on trial
             await model.chat(ASKED, Sampling())
-        with pytest.raises(EndpointDown, match="was not asked"):
+        with pytest.raises(EndpointDown, match="request was not sent"):
             await model.chat(ASKED, Sampling())
         clock[0] += 31
         return (await model.chat(ASKED, Sampling())).text

@@ -63,7 +63,7 @@ def test_without_the_engines_gpus_only_the_model_is_checked(model_folder: Any) -
     folder: Path = model_folder()
     model, files = resolve(str(folder), None), ModelFiles(folder)
     on_gpus = config(engine={"quantization": "fp8", "kv_cache_dtype": "nvfp4"})
-    answer = ask_vllm(on_gpus, model, files, gpus=8)
-    assert "vLLM accepts it; without its GPUs here" in answer
-    with pytest.raises(UserError, match=r"engine: vLLM refuses it: .*'float32'"):
-        ask_vllm(config(engine={"dtype": "float99"}), model, files, gpus=8)
+    answer = ask_vllm(on_gpus, model, files, gpus=8, on_gpu=True)
+    assert "vLLM accepts this engine; without its GPUs here" in answer
+    with pytest.raises(UserError, match=r"engine: vLLM refuses this engine: .*'float32'"):
+        ask_vllm(config(engine={"dtype": "float99"}), model, files, gpus=8, on_gpu=True)

@@ -68,7 +68,7 @@ def test_a_grown_run_keeps_its_folder_and_rows(
 ) -> None:
     small, grown = store(plan()), plan(*more, **changes)
     rows = len(grown.rows)
-    assert (grown.run_id, grown.beside, rows > 2) == (small.run_id, "", True)
+    assert (grown.run_id, grown.conflict_line, rows > 2) == (small.run_id, "", True)
     for grows in (True, False):  # the second command continues the grown run
         with open_folder(plan(*more, **changes), fresh=False, began=0.0) as run:
             assert run.announce() == rows - 2
@@ -105,7 +105,7 @@ def test_what_can_move_a_verdict_makes_another_run(
         open_output(plan(**changes, run_id="mine"))
     stored, other = store(plan(), **facts), plan(**changes)
     assert other.run_id != stored.run_id
-    assert bool(other.beside) is other.run_id.endswith(digest(other.identity)[:10])
+    assert bool(other.conflict_line) is other.run_id.endswith(digest(other.identity)[:10])
     store(other)
     assert (plan().run_id, plan(**changes).run_id) == (stored.run_id, other.run_id)
 

@@ -16,7 +16,7 @@ from ace_ray.storage.object_store import UnreachableStore
 from ace_ray.storage.stored import read_manifest
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions
-from ace_ray.sweep.runs import SweepEntry, entry_of_checkpoint, entry_of_model, labelled
+from ace_ray.sweep.runs import SweepEntry, entry_of_checkpoint, entry_of_model, label_runs
 
 
 def sweep_of(**changes: Any) -> SweepConfig:
@@ -78,7 +78,7 @@ def test_models_of_one_source_are_labelled_with_what_differs(
 ) -> None:
     folders = {7: checkpoint_7, 8: checkpoint_8}
     listed = [SweepModel(**{**m, "source": str(folders[m.get("source", 7)])}) for m in models]
-    runs = labelled(listed, [entry_of_model(sweep_of(), model, "out") for model in listed])
+    runs = label_runs(listed, [entry_of_model(sweep_of(), model, "out") for model in listed])
     assert [run.label for run in runs] == labels
 
 

@@ -15,21 +15,22 @@ from ace_ray.pipeline.health.isolation import OPEN
 ISOLATED_LAST = 4
 # From this many starts without progress, the isolated row with the most `deaths_alone` goes first.
 MOST_TRIED_FIRST = 7
-# Time after which episodes ask again for room in the engine's cache.
+# Time after which episodes that found no room in the engine's KV cache ask again.
 ASK_AGAIN_S = 1.0
 
-# (run, isolation group). All rows of a run that are not isolated form one group, `OPEN`.
+# (index of a run, isolation group). Rows that are not isolated form one group per run, `OPEN`.
 Partition = tuple[int, int]
 
 
 class AdmissionControl:
-    """Admits rows of one partition at a time.
+    """Admits rows of one partition at a time. Isolated rows were in flight when an engine died.
 
     Between runs the engine swaps its weights. So rows of the run whose weights are loaded come
     first, then rows of the earliest run. Within a run isolated rows come first; otherwise they
-    would wait until the run ends. But until any row has ended in the current engine, an isolated
-    row comes last if an engine died while it ran alone. From `ISOLATED_LAST` starts without
-    progress, this is so for all isolated rows; from `MOST_TRIED_FIRST`, for none.
+    would wait until the run ends. Exception: until a row has ended in the current engine, an
+    isolated row comes last if an engine died while the row ran alone. The exception holds for all
+    isolated rows from `ISOLATED_LAST` starts without progress, and for none from
+    `MOST_TRIED_FIRST`.
 
     Args:
         max_rows: maximum rows in the engine. A group with more rows is admitted alone.
@@ -37,8 +38,7 @@ class AdmissionControl:
         starts_since_progress: earlier starts of this worker since a row last made progress.
         arriving: whether Ray will send the blocks of this worker's previous process again, in any
             order. Rows of other runs and isolated rows that were tried wait for these blocks.
-        room: tells whether episodes fit into the engine's cache.
-    """
+        room: decides whether further episodes fit into the engine's KV cache."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class AdmissionControl:
     async def admission(
         self, partition: Partition, rows: int, *, tried: int = 0, episodes: bool = False
     ) -> AsyncIterator[Group]:
-        """Wait until ``rows`` rows of ``partition`` are admitted; keep their places until the
+        """Wait until ``rows`` rows of ``partition`` may start; their places stay taken until the
         context ends. ``tried``: for an isolated row, the number of engines that died while the row
-        ran alone. ``episodes``: whether the rows make several calls each."""
+        ran alone. ``episodes``: whether each row makes several model calls."""
         group = Group(rows, episodes)
         if tried:
             self._tried[partition] = tried
@@ -83,17 +83,15 @@ class AdmissionControl:
         finally:
             self._admitted.discard(group)
             groups = self._waiting.get(partition, deque())
-            if group in groups:  # it was cancelled before it was admitted
+            if group in groups:  # the caller was cancelled before the group was admitted
                 groups.remove(group)
                 if not groups:
                     del self._waiting[partition]
             self._admit()
 
     def free_place(self, group: Group) -> None:
-        """Free the place of one row of ``group`` for other rows.
-
-        The last place of the group stays taken until the context of `admission` ends. Until then no
-        other partition is admitted."""
+        """Free the place of one row of ``group`` for other rows. The group's last place stays taken
+        until the context of `admission` ends, so that no other partition is admitted before."""
         self.passed = True
         if group.rows > 1:
             group.rows -= 1
@@ -105,8 +103,7 @@ class AdmissionControl:
         self._admit()
 
     def close(self) -> None:
-        """End all waits in `admission`. The waiting groups get no places, and must not start
-        rows."""
+        """End all waits in `admission`. The callers that waited must not start their rows."""
         self._closed = True
         self._admit()
 
@@ -164,7 +161,7 @@ class Group:
     """Rows that wait together and are admitted together."""
 
     rows: int
-    """Number of places that the group has, or waits for."""
+    """Number of rows that are in flight, or that wait."""
     episodes: bool
-    """Whether the rows make several calls each."""
+    """Whether each row makes several model calls."""
     admitted: asyncio.Event = field(default_factory=asyncio.Event)

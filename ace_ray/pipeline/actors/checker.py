@@ -26,9 +26,8 @@ CHECK_S = 300.0
 
 
 class Checker:
-    """Adds the verdicts of all rule sets to rows. Any checker can judge any row.
-
-    The row that is judged is noted first. So if this process dies, its successor knows the row."""
+    """Adds the verdicts of all rule sets to rows. Any checker can judge any row. The id of a row is
+    written to a `CrashFile` before the row is judged, so that after a crash the row is known."""
 
     def __init__(self, job: WorkerConfig) -> None:
         self._job, self._coordinator = job, job.coordinator
@@ -81,15 +80,14 @@ class Checker:
         return self._add_columns(row, entry)
 
     def _note_row(self, row_id: str) -> None:
-        """Note the row that this process works on; "" for none."""
+        """Note the id of the row that this process judges; "" when it has judged the row."""
         self._passed = self._passed or not row_id
         self._crash_file.note(row_id)
         self._row_id, self._since = row_id, time.monotonic() if row_id else None
 
     def _health_check(self, entry_index: int) -> None:
-        """Test this checker: judge an empty episode of another entry than ``entry_index``.
-
-        Called before an isolated row is judged. A crash here does not count against that row."""
+        """Judge an empty episode of another entry than ``entry_index``, before an isolated row is
+        judged. If this crashes, the crash does not count against the isolated row."""
         if len(self._entries) < 2:
             return
         entry = self._entries[(entry_index + 1) % len(self._entries)]
@@ -98,7 +96,7 @@ class Checker:
             self._benchmarks[entry.benchmark].verdicts(entry, Episode())
 
     def _tally_tuple(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return what `Tally.add` counts of ``row``. Only scored rows have scores."""
+        """Return the tuple for ``row`` that `Tally.add` counts. Only scored rows have scores."""
         scores = {}
         if row["status"] == "scored":
             for rules in self._benchmarks[row["benchmark"]].rule_sets:

@@ -34,7 +34,7 @@ class StartReply:
     """The coordinator's answer to a process that starts."""
 
     retryable: bool
-    """Whether to retry a failed start. It is True if engines of this run have started before."""
+    """Whether a failed start is retried: if engines of this run have started before."""
     run: int | None
     """Index of the run whose weights an engine loads first; None for the first pending run."""
     replaces: bool = False
@@ -67,11 +67,9 @@ class _ProcessState:
 
 
 class Coordinator:
-    """Actor that keeps a `Tally` and the state of all processes, but no rows, for one pass.
-
-    Processes report about their rows (`accept`), about themselves (`register_start`,
-    `update_process`), and about the weights of their engines. The driver reads the counts, and
-    drains or removes workers."""
+    """Actor that keeps a `Tally` and the state of all processes, but no rows, for one pass over the
+    pending rows. Processes report about their rows (`accept`), about themselves (`register_start`,
+    `update_process`), and about the weights of their engines."""
 
     def __init__(
         self,
@@ -107,14 +105,12 @@ class Coordinator:
 
     def shared_refs(self) -> list[Any]:
         """Return the ObjectRefs of the entry table (`pipeline.entries`) and of the benchmarks.
-
-        Constructors of actors do not get these refs: a restart of the actor would depend on them.
-        """
+        Constructors of actors do not get the refs: restarts of the actors would depend on them."""
         return self._shared
 
     def accept(self, process: ProcessInfo, report: RowReport) -> bool:
-        """Note what ``process`` reports about its rows. If rows enter and their run is stopped,
-        note nothing and return False."""
+        """Note the ``report`` of ``process`` about its rows, and return True. If the report starts
+        rows of a stopped run, note nothing and return False."""
         if report.entered is not None:
             if report.run in self._stopped:
                 return False
@@ -137,8 +133,8 @@ class Coordinator:
         return True
 
     def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the states of the isolated rows and preparations among ``ids``. If ``kind`` is
-        "checker", also note that all ``ids`` have reached a checker."""
+        """Return the states of those rows and preparations among ``ids`` that are isolated. If
+        ``kind`` is "checker", also note that all ``ids`` have reached a checker."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
@@ -237,19 +233,18 @@ class Coordinator:
         load: EngineLoad | None = None,
         death: Death | None = None,
     ) -> float | None:
-        """Note what ``process`` reports about itself: a heartbeat, or one of the arguments. Return
-        the seconds after which it must end, or None. The driver reports the death of a process that
-        it is about to kill.
+        """Note a heartbeat of ``process``, or one of the arguments. Return the seconds after which
+        the process must end, or None. The driver reports the death of a process that it will kill.
 
         Args:
-            phase: the phase of its engine's start (`ace_ray.models.start_phases`).
-            facts: facts about a process that is ready from now on.
-            load: the load of its engine.
-            death: why it ends itself, or is killed.
+            phase: the phase of the engine's start (`ace_ray.models.start_phases`).
+            facts: facts about the process, which is ready from now on.
+            load: the load of the engine.
+            death: why the process ends itself, or is killed.
         """
         state = self._processes.get(process.actor)
         if state is None or state.process != process:
-            state = _ProcessState(process)  # it was removed or replaced: keep nothing
+            state = _ProcessState(process)  # the process was removed or replaced: keep nothing
         if death is not None:
             # Several threads of a process may report the same death.
             if state.ready:
@@ -269,7 +264,7 @@ class Coordinator:
         """Note that an engine worker is gone and is not restarted. Other workers get its rows.
 
         Args:
-            death: why it has died; None if its rows have ended or were given back.
+            death: why the worker died; None if its rows have ended or were given back.
             node: whether the worker's node is gone.
         """
         state = self._processes.pop(actor, None)
@@ -295,8 +290,8 @@ class Coordinator:
         self._deaths_since_write += process.kind == "writer"
 
     def drain(self, seconds: float, actor: str | None = None) -> None:
-        """Start no further rows in any process, or only in the engine worker ``actor``, whose node
-        leaves. Rows in flight have ``seconds`` to end; then this worker gives them back."""
+        """Let no process start further rows, or only the engine worker ``actor``, whose node leaves
+        the cluster. Rows in flight have ``seconds`` to end; then this worker gives them back."""
         end = time.monotonic() + seconds
         if actor is None:
             self._drain_at = end

@@ -34,7 +34,7 @@ from ace_ray.util import log
 # Time after its first block for which a new process waits for the blocks of its predecessor.
 ARRIVE_S = 5.0
 
-# Request that an engine must answer before its first isolated row, if no row has ended in it yet.
+# Request that an engine must answer before an isolated row, if no row has ended in the engine yet.
 CONTROL = [{"role": "user", "content": "Say yes."}]
 
 
@@ -82,7 +82,6 @@ class EngineWorker:
         self._begin(round(time.perf_counter() - began, 2))
 
     def _begin(self, load_s: float) -> None:
-        """Report that the engine is ready, and start the heartbeat."""
         loaded = self._candidate.loaded
         engine: dict[str, Any] = {"device": loaded.device}
         if self._job.config.backend != ENDPOINT:
@@ -153,8 +152,7 @@ class EngineWorker:
         isolated: Mapping[str, IsolatedRow],
         shared: Shared,
     ) -> list[dict[str, Any]]:
-        """Evaluate rows of one partition, and return their records. Rows of a stopped run or a
-        stopping worker have no record."""
+        """Evaluate ``rows`` of one partition. Return the records of rows that were not stopped."""
         tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
         run, isolation_group = partition
         entry, benchmark = self._episodes.entry(rows[0])

@@ -41,11 +41,8 @@ _NO_EPISODE = episode_columns(Episode())
 class EpisodeRunner:
     """Runs episodes, and makes their records. Failures of a row become columns of its record.
 
-    Args:
-        worker: name of the worker in the records.
-        die: ends this process, whose engine does not work, for the given reason. Ray then repeats
-            its rows. An exception would fail the job.
-    """
+    ``worker`` is the worker's name in the records. ``die`` ends this process, whose engine does not
+    work, for the given reason; Ray then repeats its rows. An exception would fail the job."""
 
     def __init__(
         self,
@@ -70,7 +67,7 @@ class EpisodeRunner:
         self._services = {name: ServiceClient(actor) for name, actor in job.services.items()}
 
     def entry(self, row: Mapping[str, Any]) -> tuple[Entry, Benchmark]:
-        """Return the entry of ``row``, and its benchmark."""
+        """Return the entry of ``row`` and the entry's benchmark."""
         entry = self._entries[row["entry"]]
         return entry, self._benchmarks[entry.benchmark]
 
@@ -179,8 +176,9 @@ class EpisodeRunner:
             raise
 
     async def _await_in_time(self, row: Mapping[str, Any], work: Awaitable[Any]) -> Any:
-        """Await ``work``. Raises `EpisodeTimeout` only if its time has passed: a `TimeoutError` of
-        the benchmark's code is raised as it is. Its exits and cancellations become errors."""
+        """Await ``work``, which runs the benchmark's code. Raises `EpisodeTimeout` when the row's
+        time is over. A `TimeoutError` of that code is raised unchanged; its attempts to exit or to
+        cancel become a `RuntimeError`."""
         entry, benchmark = self.entry(row)
         limit_s = self._job.config.episode_timeout_s
         # An interactive episode ends by itself at the deadline, and its present state is scored.

@@ -23,10 +23,10 @@ Shared = dict[str, asyncio.Task[EpisodeContext]]
 class RowReporter:
     """Sends the reports of one worker. Rows that have ended are reported together.
 
-    While rows wait for a preparation, only the preparation is in flight. So a crash isolates it in
-    place of the rows.
+    While rows wait for a preparation, only the preparation is in flight. So after a crash the
+    preparation is isolated in place of the rows.
 
-    ``send`` sends a report at once, and returns an awaitable for `Coordinator.accept`' answer."""
+    ``send`` sends a report at once, and returns an awaitable for the coordinator's answer."""
 
     def __init__(self, send: Callable[[RowReport], Awaitable[bool]]) -> None:
         self._send = send
@@ -35,11 +35,11 @@ class RowReporter:
         self._preparing: Shared = {}
 
     async def enter(self, ids: Sequence[str], run: int | None = None) -> bool:
-        """Report that work on ``ids`` begins. Return False if ``run`` is stopped."""
+        """Report that rows or preparations ``ids`` start. Return False if ``run`` is stopped."""
         return await self._send(RowReport(run, entered=ids))
 
     def end_row(self, row_id: str) -> None:
-        """Report soon that a row has ended, so that a later crash does not isolate it."""
+        """Report soon that ``row_id`` has ended, so that a later crash does not isolate the row."""
         self._ended_ids.append(row_id)
         if len(self._ended_ids) == 1:
             asyncio.get_running_loop().call_later(LEAVE_S, self._flush_ends)
@@ -49,14 +49,14 @@ class RowReporter:
             self.send(RowReport())
 
     def send(self, report: RowReport) -> None:
-        """Send ``report`` and the rows that have ended."""
+        """Send ``report`` together with the rows that have ended since the last report."""
         row_ids, self._ended_ids = self._ended_ids, []
         self._send(replace(report, ended=row_ids))
 
     async def give_back(
         self, rows: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Give back the ``rows`` that have no record in ``records``. Another worker gets them."""
+        """Report that ``rows`` without a record in ``records`` must go to another worker."""
         with_record = {record["row_id"] for record in records}
         if ids := [row["row_id"] for row in rows if row["row_id"] not in with_record]:
             await self._send(RowReport(given_back=ids))

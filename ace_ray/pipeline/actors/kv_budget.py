@@ -1,8 +1,7 @@
 """Estimate how many episodes fit into an engine's KV cache.
 
 Each call of an episode extends the prompt of its last call. If too many episodes take turns, each
-call finds its prefix evicted, and the engine computes the whole prompt again.
-"""
+call finds its prefix evicted, and the engine computes the whole prompt again."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from statistics import fmean
 
 from ace_ray.types import Completion
 
-# Tokens of a first prompt before any answer, and length of a last context in first prompts.
+# Assumed before any episode ends: tokens of a first prompt; last context per first prompt.
 FIRST_TOKENS, GROWTH = 4000, 2.0
-# Number of ended episodes that count as much as `GROWTH`, and maximum number that count.
+# Number of ended episodes that weigh as much as the assumed `GROWTH`, and maximum that count.
 WEIGHT, RECENT = 16, 64
 # Tokens that an episode needs, as a share of its first and its last context together. Their mean,
 # 0.5, is too little, since contexts of episodes that start together are long together.
@@ -24,13 +23,13 @@ NEEDED = 0.85
 # share of the time of a pause and a prompt to compute all prompts again. More than 1, since the
 # time to decode answers is not counted. Simulated in tests/pipeline/actors/test_kv_budget.py.
 COMPUTED_AGAIN = 1.3
-# Number of pauses from which their mean is known. A prompt with this many tokens that were not
-# cached tells how fast the engine computes prompts.
+# Minimum number of pauses for a mean. Minimum number of uncached tokens with which a prompt shows
+# how fast the engine computes prompts.
 FEWEST_PAUSES, TELLING_TOKENS = 8, 256
 
 
 class CacheContext:
-    """The tokens of one episode in the cache, without prefixes that were there before it."""
+    """The tokens of one episode in the cache, without prefixes that were cached before it began."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         # Tokens of the first prompt (0 before its answer), and how many of them were cached.
@@ -67,7 +66,7 @@ class CacheContext:
 
 
 class KVBudget:
-    """Tells whether more episodes fit into a cache of ``tokens`` tokens (0: always)."""
+    """Decides whether more episodes fit into a cache of ``tokens`` tokens (0: they always fit)."""
 
     def __init__(self, tokens: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._size, self._clock = tokens, clock
@@ -80,14 +79,14 @@ class KVBudget:
         return context
 
     def close(self, context: CacheContext) -> None:
-        """Count an episode that ends."""
+        """Note that the episode of ``context`` has ended."""
         if context in self._open and context.first_tokens:
             self._recent.append(context)
         self._open.discard(context)
 
     def fits(self, episodes: int) -> bool:
-        """Return whether ``episodes`` episodes fit, the open ones included, or pause so long that
-        the engine has the time to compute all their prompts again."""
+        """Return whether ``episodes`` episodes, open ones included, fit into the cache, or pause so
+        long that the engine has the time to compute all their prompts again."""
         if not self._size:
             return True
         contexts = [context for context in (*self._open, *self._recent) if context.first_tokens]

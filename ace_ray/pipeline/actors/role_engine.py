@@ -71,9 +71,9 @@ class RoleEngine:
     async def chat(
         self, messages: Messages, sampling: Sampling, tools: Tools = None
     ) -> Completion | RowError:
-        """Return the answer, or the reason why the engine refuses the request."""
+        """Return the answer, or the error with which the engine refuses the request."""
         if self._engine is None:
-            return RoleEngineFailed("the engine of a role failed to start again")
+            return RoleEngineFailed("the engine of a role crashed and could not be restarted")
         try:
             return await self._engine.chat(messages, sampling, tools)
         except EngineDead as error:
@@ -90,8 +90,8 @@ def role_engines(
     model and settings share engines.
 
     ``name``: name of the coordinator's actor. Yield the actors by (benchmark, role name). Raises
-    `RunFailed` if an engine is not ready within ``start_timeout_s``, and `EngineNotStarted` if it
-    fails. The coordinator then has the cause."""
+    `RunFailed` if an engine is not ready within ``start_timeout_s``, and `EngineNotStarted` if an
+    engine fails to start and has reported the cause to the coordinator."""
     coordinator = ray.get_actor(name)
     served: dict[tuple[str, str], tuple[str, ...]] = {}
     actors: list[Any] = []
@@ -127,7 +127,7 @@ def role_engines(
                 raise EngineNotStarted("the engine of a role failed to start")
         except ray.exceptions.GetTimeoutError as error:
             limit_s = config.start_timeout_s
-            line = f"no engine of a role started within {limit_s:g} s (start_timeout_s)"
+            line = f"an engine of a role did not start within {limit_s:g} s (start_timeout_s)"
             raise RunFailed(line, resumable=True) from error
         # Only the handles in this frame keep the actors alive: the job has handles by name.
         yield {names: tuple(map(ray.get_actor, labels)) for names, labels in served.items()}

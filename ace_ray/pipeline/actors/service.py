@@ -20,7 +20,7 @@ from ace_ray.pipeline.actors.verdicts import log_traceback
 # Timeout of a call including its retries, during which the actor may restart.
 LOST_S = 120.0
 # Maximum number of requests in one call of the actor.
-MOST = 256
+BATCH_REQUESTS = 256
 
 # Method and arguments.
 Call = tuple[str, tuple[Any, ...]]
@@ -40,7 +40,7 @@ class ServiceActor:
         self._service = service
 
     def open(self) -> UserError | None:
-        """Open the service. Return the error if it cannot be opened, else None."""
+        """Open the service. Return the error if the service cannot be opened, else None."""
         try:
             self._service.open()
         except UserError as error:
@@ -48,7 +48,7 @@ class ServiceActor:
         return None
 
     def answer(self, calls: Sequence[Call]) -> list[tuple[Any, str]]:
-        """Return (answer, "") for each request, or (None, reason) for one that fails."""
+        """Return (answer, "") for each call, or (None, reason) for a call that fails."""
         return [self._call(method, arguments) for method, arguments in calls]
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, str]:
@@ -62,10 +62,8 @@ class ServiceActor:
 
 
 class ServiceClient:
-    """Client through which the episodes of one process use a service actor.
-
-    A call of an actor costs Ray a millisecond. Requests that arrive during a call are therefore
-    sent together in the next call."""
+    """Client through which the episodes of one process use a service actor. Requests that arrive
+    during a call are sent together in the next call, since a call costs Ray a millisecond."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -86,7 +84,8 @@ class ServiceClient:
     async def _send(self) -> None:
         try:
             while self._waiting:
-                batch = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+                size = min(BATCH_REQUESTS, len(self._waiting))
+                batch = [self._waiting.popleft() for _ in range(size)]
                 batch = [(call, future) for call, future in batch if not future.done()]
                 try:
                     answers = await self._call_actor([call for call, _ in batch])
@@ -116,10 +115,9 @@ class ServiceClient:
 
 
 def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
-    """Start an actor for each benchmark that has a service, and return the handles by benchmark.
-    The actors run on this node, because a service may use a local folder. ``coordinator`` is the
-    coordinator's name, and the beginning of the actors' names. Raises `UserError`: a service cannot
-    be opened."""
+    """Start an actor on this node for each benchmark that has a service, which may use a local
+    folder. Return the handles by benchmark. The actors' names begin with ``coordinator``, the name
+    of the coordinator. Raises `UserError` if a service cannot be opened."""
     strategy = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=strategy)(ServiceActor)
     started = {

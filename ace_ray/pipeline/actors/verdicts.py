@@ -1,8 +1,6 @@
 """Judge a row from its stored episode, for checkers and `rescore`, and report benchmark bugs.
 
-If every row fails with the same exception in a benchmark's code, this is a bug, and retries do not
-help.
-"""
+If every row fails with the same exception in a benchmark's code, retries do not help."""
 
 from __future__ import annotations
 
@@ -36,8 +34,8 @@ def judge_row(
     benchmark: Benchmark,
     log: Callable[[], None] = log_traceback,
 ) -> dict[str, Any]:
-    """Return ``row`` with its status and verdict columns. Judge only rows with a status in
-    `CHECKED`. If the check raises, call ``log`` in the exception handler."""
+    """Return ``row`` with its status and verdict columns. Rows with an infrastructure error or
+    without an answer are not judged. If the check raises, call ``log`` in the exception handler."""
     verdicts: dict[str, Verdict] = {}
     columns: dict[str, Any] = {}
     again: str | None = None
@@ -56,7 +54,8 @@ def judge_row(
 
 
 def status_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
-    """Return the status of a checked row, and the reason if it lacks a verdict."""
+    """Return the columns ``status``, ``error_class`` and ``error`` of a checked row. A row is
+    "not_judged" if one of its ``verdicts`` could not be decided."""
     for verdict in verdicts.values():
         if verdict.valid is None:
             error = replace_surrogates(verdict.error)
@@ -65,8 +64,8 @@ def status_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
 
 
 def reparse(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
-    """Return the value for the column ``second_reading`` of a judged row. If the benchmark's code
-    raises, log the exception and return None."""
+    """Return the name of a parser that finds calls which the run did not read, or None (column
+    ``second_reading``). If the benchmark's code raises, log the exception and return None."""
     try:
         return second_reader(benchmark, entry, episode)
     except Exception:  # noqa: BLE001 - as above
@@ -83,9 +82,9 @@ def report_bug(coordinator: Any, benchmark: str) -> None:
     error = sys.exc_info()[1]
     if error is None or not (frames := traceback.extract_tb(error.__traceback__)):
         return
-    passes = isinstance(error, OSError | MemoryError) and not isinstance(error, TimeoutError)
-    passes |= isinstance(error, RayError) and not isinstance(error, RayTaskError)
-    if passes or any(frame.filename.startswith(_MODELS) for frame in frames):
+    transient = isinstance(error, OSError | MemoryError) and not isinstance(error, TimeoutError)
+    transient |= isinstance(error, RayError) and not isinstance(error, RayTaskError)
+    if transient or any(frame.filename.startswith(_MODELS) for frame in frames):
         return
     origin = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}"
     # Escape the text: a lone surrogate in it would crash the process in Ray's transport.

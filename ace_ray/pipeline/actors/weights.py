@@ -2,8 +2,7 @@
 
 The runs of one job differ only in their weights, so a running engine swaps weights between runs. A
 probe checks each swap before the first row. If the probe fails, the process ends, and its successor
-starts an engine with the new weights.
-"""
+starts an engine with the new weights."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ from ace_ray.types import Completion, Messages, Sampling, Tools
 from ace_ray.util.sanitizing import replace_surrogates
 from ace_ray.util.subprocesses import start_watchdog
 
-_PASSING = (NoRoom, UnreachableStore)
+# Errors that may be gone at the next attempt; the checkpoint itself may be good.
+_TRANSIENT = (NoRoom, UnreachableStore)
 
 # Time for which a process that ends waits until its ended rows have reached a checker.
 PASS_ON_S = 60.0
@@ -50,7 +50,6 @@ TASK_ENDS_S = 1.0
 # Timeout of a health check. An engine answers only between two steps.
 ALIVE_S = 30.0
 
-
 _NO_EFFECT = (
     "the adapter changes nothing: the engine's logprobs are the same with and without it. Its "
     "modules have other names than the base's, or it is empty; name its base as model.source"
@@ -60,9 +59,9 @@ _NO_EFFECT = (
 class WeightLoader:
     """Starts the engine, swaps its weights, and reports both to the coordinator.
 
-    If `WorkerConfig.examine` is set, every checkpoint is checked. Before it is loaded, all shards
-    must be there with the planned content. After it is loaded, the content must be unchanged, and
-    the engine must pass a probe. Raises `UserError`, and the errors of `start_engine`."""
+    If `WorkerConfig.examine` is set, every checkpoint is checked. Before loading, all its shards
+    must be there with the planned content. After loading, the content must be unchanged, and the
+    engine must pass a probe. The constructor raises `UserError` if no checkpoint can be loaded."""
 
     def __init__(self, job: WorkerConfig, process: ProcessInfo, clock: Clock, run: int) -> None:
         self._job, self._coordinator = job, job.coordinator
@@ -85,7 +84,7 @@ class WeightLoader:
                 folder = self._examine(self.run)
                 break
             except UserError as error:
-                if isinstance(error, _PASSING) or not self._examines:
+                if isinstance(error, _TRANSIENT) or not self._examines:
                     raise
                 self._give_up(self.run, str(error))
                 if self.run + 1 == len(job.runs):
@@ -116,9 +115,8 @@ class WeightLoader:
             self._coordinator.update_process.remote(self._process, phase=phase)
 
     async def load(self, run: int) -> bool:
-        """Load the weights of ``run`` unless the engine has them. No row may be in flight.
-
-        Return False if they cannot be evaluated. End the process if they need a new engine."""
+        """Load the weights of ``run`` unless they are loaded. No row may be in flight. Return False
+        if the weights cannot be evaluated. End the process if a new engine is needed."""
         async with self._lock:
             if self._facts:
                 await self._first_probe()
@@ -170,11 +168,11 @@ class WeightLoader:
         return run in self._unsure and await self.loaded.logprobs() == self._of_base
 
     async def _swap(self, run: int) -> None:
-        """Swap to the weights of ``run``. Raises `UserError` if they are bad, or if vLLM refuses
-        the adapter. The engine then keeps the previous one."""
+        """Swap to the weights of ``run``. Raises `UserError` if the weights are damaged, or if vLLM
+        refuses an adapter; the engine then keeps the previous adapter."""
         try:
             folder = await asyncio.to_thread(self._folder, run)
-        except _PASSING as error:
+        except _TRANSIENT as error:
             await self._end(str(error), None)
         spent = self._clock.read(), self._clock.output_tokens
         self._coordinator.accept.remote(self._process, RowReport(self.run, spent=spent))
@@ -245,8 +243,8 @@ class WeightLoader:
 
     def _folder(self, run: int) -> Path:
         """Return the folder on this node that contains the weights of ``run``. Raises `UserError`
-        if the weights are bad: one of `_PASSING` if they only cannot be fetched now."""
-        with suppress(*_PASSING):  # the disk may have room by now
+        if the weights are damaged, or one of `_TRANSIENT` if they cannot be fetched now."""
+        with suppress(*_TRANSIENT):  # the disk may have room by now
             if run in self._ahead:
                 return self._ahead.pop(run).result()
         return self._examine(run)
@@ -263,7 +261,7 @@ class WeightLoader:
                     self._unsure.add(run)
             check_whole(folder)
         except UserError as error:
-            if not isinstance(error, _PASSING):
+            if not isinstance(error, _TRANSIENT):
                 self._release(run)
             raise
         check_unchanged(model)
@@ -274,8 +272,8 @@ class WeightLoader:
         release(model.adapter.ref if model.adapter else model)  # the base model stays on the disk
 
     def _swap_obstacle(self, loaded_folder: Path, folder: Path) -> str:
-        """Return why an engine with the weights in ``loaded_folder`` cannot swap to those in
-        ``folder``, or ""."""
+        """Return why an engine cannot swap from the weights in ``loaded_folder`` to the weights in
+        ``folder``; "" if it can."""
         if self._adapters:
             return ""  # an engine can load any adapter, whatever its rank and modules
         try:
@@ -309,9 +307,8 @@ def start_engine(job: WorkerConfig, folder: Path, phases: StartPhases) -> Any:
 
 
 class MonitoredEngine:
-    """Wraps the candidate's engine, and notes the time of the engine's last progress.
-
-    Every answer is progress. After ``ask_after_s`` without an answer, send a health check."""
+    """Wraps an engine, and notes the time of the engine's last progress. Every answer is progress.
+    After ``ask_after_s`` seconds without an answer, a health check is sent to the engine."""
 
     def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
@@ -338,7 +335,7 @@ class MonitoredEngine:
         return self._calls._replace(rows=rows)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        """Return the result of `ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
+        """Return the logprob of each token of ``text`` as the answer to ``messages``."""
         with self._track_request():
             logprobs: list[float] = await self._engine.token_logprobs(messages, text)
         return logprobs
@@ -365,15 +362,14 @@ class MonitoredEngine:
         return False
 
     async def answers(self) -> bool:
-        """Return whether the engine works. An endpoint works if it answered the last request, since
-        it has no health check."""
+        """Return whether the engine works: an endpoint if it has answered the last request."""
         return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self, rows: int | None = None) -> float | None:
-        """Return the time of the last progress (`time.monotonic`); None if no request is pending.
-        If ``rows`` is given, rows in flight count instead, which may also hang in the event loop.
+        """Return the time of the last progress (`time.monotonic`); None if no request is pending,
+        or if ``rows``, a number of rows in flight, is 0. Rows may hang without a request.
 
-        Call it often, and from another thread, since the event loop may hang."""
+        Call this method often, and from another thread, since the event loop may hang."""
         if self.loop is None or not (self._pending if rows is None else rows):
             self._heard_at = time.monotonic()
             return None

@@ -35,13 +35,13 @@ START_AGAIN_S = 5.0
 
 @dataclass(frozen=True)
 class RunTarget:
-    """One of the runs that a graph evaluates one after another."""
+    """A run of a graph, which may evaluate several runs one after another."""
 
     run_id: str
     model: ModelRef
     store: Store
     session: str
-    """Id in the names of the parts that this pass stores (`ace_ray.storage.parts.new_session`)."""
+    """Id in the names of the Parquet files of this pass (`ace_ray.storage.parts.new_session`)."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class WorkerConfig:
     choice: FormatChoice
     """Chat template and parsers of the candidate."""
     replay: Mapping[str, str]
-    """Which earlier reasoning the candidate sees again, by benchmark (`formats.replayed`)."""
+    """Benchmark -> which earlier reasoning the candidate sees again (`formats.replay_policy`)."""
     rows_end_at: float | None
     """Time by the driver's clock at which rows must have ended (`ace_ray.pipeline.end_time`)."""
     pending: tuple[int, ...]
@@ -76,15 +76,14 @@ class WorkerConfig:
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
     def rows_end_here(self, answer: StartReply) -> float | None:
-        """Return `rows_end_at` by the clock of this machine. ``answer``: of `register`, just
-        now."""
+        """Return `rows_end_at` by the clock of this machine. ``answer``: just now of `register`."""
         end = self.rows_end_at
         return None if end is None else time.monotonic() + end - answer.clock
 
 
 def scenario_of(coordinator: Any, index: int) -> Scenario:
-    """Return the scenario of the entry ``index``. Sandbox actors call this function.
-    ``coordinator`` is a handle from `ray.get_actor`, as in `WorkerConfig`."""
+    """Return the scenario of the entry at ``index`` of the entry table. Sandbox actors call this
+    function. ``coordinator`` is a handle from `ray.get_actor`, as in `WorkerConfig`."""
     entries, benchmarks = fetch_shared(coordinator)
     entry = entries[index]
     return benchmarks[entry.benchmark].scenario(entry)
@@ -115,8 +114,8 @@ def register(coordinator: Any, process: ProcessInfo) -> StartReply:
 
 @contextmanager
 def guard_start(coordinator: Any, process: ProcessInfo, name: str) -> Iterator[StartReply]:
-    """Call `register`, and report if the engine ``name`` of this process fails to start in this
-    context. If another start may help, end the process instead, which Ray then restarts."""
+    """Call `register`, and yield its answer. If the engine fails to start in this context, end the
+    process if another start may help, or report the failure of ``name`` to the coordinator."""
     answer: StartReply | None = None
     try:
         answer = register(coordinator, process)
@@ -137,7 +136,7 @@ def guard_start(coordinator: Any, process: ProcessInfo, name: str) -> Iterator[S
 
 
 def remote_death(before: ProcessInfo | None, node: str) -> Death:
-    """Run `death_of` for ``before`` on the node where ``before`` ran, and return the result.
+    """Return why the process ``before`` died, as `death_of` finds out on the node where it ran.
     ``node``: the node of this process. ``before`` is None for a process that was not ready."""
     if before is None:
         return KILLED

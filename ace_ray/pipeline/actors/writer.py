@@ -33,13 +33,10 @@ class Writer:
     This is an actor, so that its process starts before the first row arrives. A call returns when
     the rows of its block are stored. Until then Ray keeps the block, and repeats the call if this
     process dies, so that no row is lost. A part is stored when it has ``rows`` rows, after
-    `FLUSH_S` or less near the end of the time, or after the last row of its run.
+    `FLUSH_S` (sooner near the time limit), or after the last row of its run.
 
-    Args:
-        rows: number of rows of a part.
-        planned: number of rows that will arrive, by run.
-        calls: maximum number of blocks that wait at the same time.
-    """
+    ``planned``: number of rows that will arrive, by index of the run. ``calls``: maximum number of
+    blocks that wait at the same time."""
 
     def __init__(self, job: WorkerConfig, *, rows: int, planned: Sequence[int], calls: int) -> None:
         self._job, self._rows, self._calls = job, rows, calls
@@ -95,12 +92,10 @@ class Writer:
             self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_S, self._flush)
 
     def _flush(self) -> None:
-        """Store all waiting rows now."""
         for pile in self._piles:
             pile.full.set()
 
     async def _store(self, run: int, pile: _Pile) -> None:
-        """Wait for the rows of a part, and store them."""
         # Near the end of the time, the rows that would complete a part may never come.
         end = self._rows_end_at
         wait_s = FLUSH_S if end is None else min(FLUSH_S, max(2.0, (end - time.monotonic()) / 10))
@@ -119,8 +114,8 @@ class Writer:
         self._coordinator.accept.remote(self._process, RowReport(run, stored=table.num_rows))
 
     def _write(self, run: RunTarget, table: pa.Table) -> None:
-        """Store the rows. If this fails, retry for `store_retry_timeout_s`. The error may be
-        transient, since the store was writable when the run started."""
+        """Store the rows. Errors of the store are retried for `store_retry_timeout_s`: the store
+        was writable when the run started. Then `UserError` is raised."""
         until = time.monotonic() + self._job.config.store_retry_timeout_s
         wait = 1.0
         while True:
@@ -146,4 +141,4 @@ class _Pile:
     full: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the waiting rows must not wait for more rows."""
     storing: asyncio.Task[None] | None = None
-    """Stores the waiting rows, or has stored the last part."""
+    """Task that stores the waiting rows, or has stored the last part."""

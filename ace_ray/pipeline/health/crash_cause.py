@@ -2,9 +2,8 @@
 
 A preempted node, an operator's kill and a signal from another process are external: rows are not
 the cause. A row may be the cause of an exception, a crash, a hang or a lack of memory. A crash
-leaves a trace and SIGKILL does not. So an engine's death without a trace counts as external.
-A checker's does not.
-"""
+leaves a trace, SIGKILL does not. So the death of an engine without a trace counts as external. The
+death of a checker does not (`death_of`)."""
 
 from __future__ import annotations
 
@@ -39,9 +38,9 @@ FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, si
 
 
 class CrashFile:
-    """A file for this process's successor on the same node, with the trace of a crash
-    (`faulthandler`) after a line with a note. An engine worker notes the number of out-of-memory
-    kills before the rows in flight began; a checker notes the row that it judges."""
+    """A file that tells the successor of this process, on the same node, why the process died. The
+    first line is a note; a crash adds its trace (`faulthandler`). An engine worker notes the number
+    of out-of-memory kills before the rows in flight began; a checker notes the row it judges."""
 
     def __init__(self, process: ProcessInfo) -> None:
         for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
@@ -78,8 +77,8 @@ KILLED = Death("its process was killed", outside=True)
 
 
 def death_of(process: ProcessInfo) -> Death:
-    """Return why ``process``, which ran on this node, died without a message. Remove its
-    `CrashFile`."""
+    """Return why ``process``, which ran on this node, died without a report to the coordinator.
+    Remove its `CrashFile`."""
     path = _path(process)
     try:
         note, _, trace = path.read_text(errors="replace").partition("\n")

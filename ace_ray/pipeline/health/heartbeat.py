@@ -1,9 +1,8 @@
 """The processes of a run that Ray restarts when they die, and their heartbeats.
 
-A heartbeat is a thread that works even if the process's other threads hang. It reports to the
-coordinator, whose answer says when the run must stop. If pending work makes no progress, the thread
-ends its process, and Ray restarts it and repeats its tasks. An exception would end the run.
-"""
+A heartbeat is a thread that works even if the process's other threads hang. The thread reports to
+the coordinator, whose answer says when the run must stop. If pending work makes no progress, the
+thread ends the process, which Ray restarts. An exception would end the run."""
 
 from __future__ import annotations
 
@@ -23,11 +22,10 @@ import psutil
 from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line
 
-BEAT_S = 2.0
+BEAT_S = 2.0  # between two heartbeats
+LONGEST_WHY = 1000  # characters of the reason why a process ends
 
-LONGEST_WHY = 1000
-
-# Kind of a process of a run.
+# Kind of a process of a run. A "role" process has the engine of a user simulator or a judge.
 Kind = Literal["engine", "role", "checker", "writer"]
 KINDS: tuple[Kind, ...] = ("engine", "role", "checker", "writer")
 
@@ -58,7 +56,7 @@ class Death(NamedTuple):
     outside: bool = False
     """Whether the cause is external (`ace_ray.pipeline.health.crash_cause`)."""
     rows: Sequence[str] | None = None
-    """Ids of the rows in flight; None: the rows that the process has reported before."""
+    """Ids of the rows in flight; None for the rows that the process has reported before."""
 
 
 class EngineLoad(NamedTuple):
@@ -106,11 +104,11 @@ class Heartbeat:
         stall_timeout_s: seconds without progress after which the process ends itself.
         busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
             None if no work is pending.
-        rows_at_work: returns the ids of the rows in flight, or None for `Death.rows`.
+        rows_at_work: returns the ids of the rows in flight, or None as in `Death.rows`.
         outside: returns the external cause that has stopped the work, or "". Called before the
             process ends itself.
         on_drain: called once when the process must end its work; receives the seconds left.
-        load: returns the engine's load for the progress line; None for other processes.
+        load: returns the engine's load for the progress line; None if there is no engine.
     """
 
     def __init__(
@@ -170,8 +168,7 @@ def die(
     rows: Sequence[str] | None = None,
 ) -> NoReturn:
     """Report the reason ``why`` to the coordinator and the log, and end this process and all its
-    children. ``outside`` is the cause if it is external (`causes`), or "". ``rows``: as in `Death`.
-    """
+    children. ``outside``: the cause if it is external, or "". ``rows``: as in `Death`."""
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
     log.error(f"the {NAMES[process.kind]} {process.name} stops: {why}")
     import ray

@@ -13,8 +13,7 @@ the row once more. If this trial fails as well, the row is quarantined.
 
 A preparation is work that an engine does once for several rows. While the preparation is in flight,
 it counts as one row here (`shared_id`), in place of its rows. The rows are isolated, set aside and
-quarantined together with the preparation.
-"""
+quarantined together with the preparation."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ FEW = 16
 # Number of failed trials after which a row is set aside until all other rows are done.
 TRIALS = 3
 
-# This command gives a row up after this many external deaths while the row ran alone. The row may
-# be the cause and leave no trace.
+# After this many external deaths while the row ran alone, this command does not try the row again.
+# The row may be the cause and leave no trace.
 MOST_ALONE = 4
 
 # The group of all rows that are not isolated.
@@ -44,9 +43,8 @@ End = Literal["", "set_aside", "quarantined", "given_up"]
 
 @dataclass(frozen=True, slots=True)
 class IsolatedRow:
-    """The state of an isolated row (or preparation). Only rows of the same ``group`` may run
-    together. The group `OPEN` has all rows that are not isolated, or not any more
-    (`is_released`)."""
+    """The state of an isolated row or preparation. Only rows of the same ``group`` may run
+    together. Rows that are not isolated, or are released, form the group `OPEN`."""
 
     deaths: int
     group: int
@@ -145,7 +143,7 @@ class Isolation:
         self.at_work: dict[str, dict[str, None]] = {}
 
     def states_of(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
-        """Return the states of the rows in ``ids`` that are or were isolated."""
+        """Return the state of each row in ``ids`` that is or was isolated."""
         return {row_id: self.rows[row_id] for row_id in ids if row_id in self.rows}
 
     def enter(self, process: str, ids: Iterable[str]) -> None:

@@ -40,11 +40,11 @@ END_S = 30.0
 
 
 class HealthMonitor:
-    """Reads the coordinator's tally once a second while a graph runs. Use it as a context manager.
+    """Context manager that reads the coordinator's tally once a second while a graph runs.
 
-    It ends the run if no engine starts, if the coordinator is gone, or if the run's lease is lost.
-    (``lost`` returns the reason, or "".) It kills frozen processes. After a stop request it lets
-    rows in flight end."""
+    It ends the run if no engine starts, if the coordinator is gone, or if the lease is lost, which
+    makes this driver the only one of the run. (``lost`` returns the reason, or "".) It kills frozen
+    processes. After a stop request it lets rows in flight end."""
 
     def __init__(
         self,
@@ -158,7 +158,6 @@ class HealthMonitor:
             )
 
     def _tell_deaths(self, tally: Tally) -> None:
-        """Print at most `DEATH_LINES` lines about engine crashes that were not printed yet."""
         new = tally.deaths[self._deaths_reported :]
         self._deaths_reported += len(new)
         for line in new[:DEATH_LINES]:
@@ -180,8 +179,7 @@ class HealthMonitor:
                     log.warning(line)
 
     def _find_gone(self, tally: Tally) -> ProcessInfo | None:
-        """Return a process whose start takes too long, or that died long ago and has no successor;
-        None if there is no such process."""
+        """Return a process that starts too slowly or died long ago without a successor, or None."""
         limit_s = self._config.start_timeout_s
         killed = {process: s for process, s in tally.silent.items() if self._frozen.get(process)}
         late = [process for process, age in (tally.starting | killed).items() if age > limit_s]
@@ -194,7 +192,6 @@ class HealthMonitor:
         return next((p for p in late if p.kind != "engine" or not is_elastic), None)
 
     def _reason_to_end(self, tally: Tally) -> LeaseLost | RunFailed | None:
-        """Return the error that must end the run; None if the run may go on."""
         now_s, limit_s = time.monotonic(), self._config.start_timeout_s
         if lost := self._lost():
             return LeaseLost(lost)
@@ -223,7 +220,6 @@ class HealthMonitor:
 
 
 def _transient_error(line: str) -> RunFailed:
-    """Return a transient error, after which the session makes another pass."""
     return RunFailed(line, resumable=True, again=True)
 
 

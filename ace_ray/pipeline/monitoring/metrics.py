@@ -5,8 +5,7 @@ Every node of a cluster serves the metrics of its processes. Ray puts ``ray_`` b
 Ray exports nothing (`connection.connect`).
 
 Each pass over the pending rows has its own coordinator, so counters start again at 0. Ray soon
-drops a gauge that is not set again, so the gauges of a run disappear after its driver has ended.
-"""
+drops a gauge that is not set again, so a run's gauges disappear after its driver has ended."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ class Metrics:
         self._count("deaths", self._latest, 1, process=process)
 
     def show(self, tally: Tally, *, in_flight: int) -> None:
-        """Set the gauges to the values of ``tally``. Call this method repeatedly during the run."""
+        """Set the gauges to the values of ``tally``. Ray drops gauges that are not set again."""
         self._set("rows_planned", self._planned[self._latest])
         self._set("rows_in_flight", in_flight)
         heard = [process for process, silence_s in tally.silent.items() if silence_s < HEARD_S]

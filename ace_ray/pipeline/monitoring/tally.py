@@ -1,8 +1,7 @@
 """Count the rows and crashes of a running graph, and print the driver's progress lines.
 
 A graph is one pass of engine workers, checkers and the writer over pending rows. The coordinator
-keeps the counts (`Tally`), and the driver reads them.
-"""
+keeps the counts (`Tally`), and the driver reads them."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class EngineCounts(NamedTuple):
 
 @dataclass
 class PassCounts:
-    """Counts of one of the runs that a graph evaluates. Times (``_at``): the driver's clock."""
+    """Counts of one run in one pass. Times (``_at``) are `time.monotonic` of the driver."""
 
     ended_rows: int = 0
     prompt_tokens: int = 0
@@ -45,7 +44,7 @@ class PassCounts:
     last_row_at: float | None = None
     last_stored_at: float | None = None
     out_of_time: int = 0
-    """Number of rows for which the time did not suffice."""
+    """Number of rows that could not end before the time limit."""
     loads: list[dict[str, Any]] = field(default_factory=list)
     """Facts about each load of the weights into an engine (`ace_ray.pipeline.actors.weights`)."""
     spent: dict[str, tuple[dict[str, float], int]] = field(default_factory=dict)
@@ -158,7 +157,7 @@ class Tally:
 
     @property
     def token_counts(self) -> tuple[int, int]:
-        """Numbers of prompt tokens and of completion tokens, including those of rows in flight."""
+        """Numbers of prompt tokens and of completion tokens, also of rows in flight."""
         prompt = sum(counts.prompt_tokens for counts in self.runs.values())
         completion = sum(counts.completion_tokens for counts in self.runs.values())
         # The load can be the smaller number, since a restarted engine worker counts from zero.
@@ -214,8 +213,7 @@ class Tally:
 
 
 class Progress:
-    """Prints a progress line every `LOG_EVERY_S` while a graph runs.
-    ``planned``: number of rows that it will evaluate."""
+    """Prints a progress line every `LOG_EVERY_S` while a graph evaluates ``planned`` rows."""
 
     def __init__(self, planned: int) -> None:
         self._planned = planned
@@ -225,8 +223,8 @@ class Progress:
 
     def show(self, tally: Tally) -> None:
         """Print one line when the first engine has started, and a progress line every
-        `LOG_EVERY_S`. Leave the progress line out if no row has ended since the last one. Print it
-        in any case while no row is done or the run waits."""
+        `LOG_EVERY_S`. Print no progress line if no row has ended since the last line, unless no row
+        has ended at all or the run waits."""
         if not self._has_started and tally.workers:
             self._has_started = True
             load_s, start_s = tally.workers[0]["load_s"], tally.workers[0]["start_s"]

@@ -82,13 +82,12 @@ def timing(
     earlier: Mapping[str, Any],
     use: Use,
 ) -> dict[str, Any]:
-    """Return the timing of a run, in seconds; {} if no pass evaluated it.
+    """Return the key ``timing`` of the run's summary, in seconds; {} if no pass evaluated the run.
 
-    ``run`` is its index in the job. ``tallies`` has one tally for each pass. ``earlier`` is the
-    timing of the run's earlier sessions. In the result, ``device_s`` and ``engines`` cover all
-    sessions; other keys cover only this session. ``device_s``, the cost of the run, has device
-    seconds by state, including devices of served models. ``engines`` lists each different engine
-    once (`facts.engine_facts`)."""
+    ``run`` is the run's index in the job. ``tallies`` has one tally for each pass. ``earlier`` is
+    the timing of earlier sessions. In the result, ``device_s`` and ``engines`` cover all sessions;
+    other keys cover only this session. ``device_s``, the cost of the run, has device seconds by
+    state, including devices of served models. ``engines`` lists each different engine once."""
     passes = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not passes or resources is None:
         return {}
@@ -129,8 +128,7 @@ def timing(
 def _device_times(
     resources: Resources, spent: Mapping[State, float], earlier: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the keys of `timing` about devices: GPUs, or else CPUs, of the engine workers and of
-    the served models."""
+    """Return the keys of `timing` about devices: the GPUs, or else CPUs, of all engines."""
     workers, before = resources.workers, earlier.get("device_s") or {}
     if resources.endpoint:  # the cost of an endpoint follows from the tokens
         device, per_worker = "endpoint", (resources.server_gpus or resources.server_cpus) / workers
@@ -152,7 +150,7 @@ def _device_times(
 def _worker(
     facts: Mapping[str, Any], work: Mapping[str, tuple[Mapping[str, float], int]]
 ) -> dict[str, Any]:
-    """Return the facts of an engine worker without its engine's, and the speed of its engine."""
+    """Return ``facts`` of a worker without the key ``engine``, and its output tokens per second."""
     seconds, tokens = work.get(facts["worker"], ({}, 0))
     worker_facts = {key: fact for key, fact in facts.items() if key != "engine"}
     return {**worker_facts, "output_tokens_per_s": _rate(tokens, seconds.get("generation", 0.0))}

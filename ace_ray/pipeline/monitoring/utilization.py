@@ -32,13 +32,13 @@ class Backlog(NamedTuple):
 
 
 class Use:
-    """How one run has used the engines."""
+    """The engine time that one run has used, and its rows in flight over time."""
 
     def __init__(self) -> None:
         # All seconds of engines, and the seconds of engines that waited.
         self.engine_s = 0.0
         self.waited_s: dict[str, float] = dict.fromkeys(CAUSES, 0.0)
-        # For each look, the seconds so far and the integral of the rows in flight over them.
+        # After each added interval: the seconds so far, and the sum of seconds x rows in flight.
         self._ends, self._totals = array("d", [0.0]), array("d", [0.0])
 
     def add_rows_in_flight(self, seconds: float, rows: int) -> None:
@@ -46,8 +46,8 @@ class Use:
         self._totals.append(self._totals[-1] + seconds * rows)
 
     def rows_in_flight(self) -> dict[str, Any]:
-        """Return the means ``rows`` over equal intervals of ``every_s``: a power of two, such that
-        there are at most `MOST_POINTS`."""
+        """Return ``rows``, the mean rows in flight of each interval, and ``every_s``, the length of
+        an interval: the smallest power of two with at most `MOST_POINTS` intervals."""
         every_s, end_s = 1.0, self._ends[-1]
         while every_s * MOST_POINTS < end_s:
             every_s *= 2
@@ -60,8 +60,8 @@ class Use:
 class Utilization:
     """Rows in flight over time, and the engine seconds that were waits, by cause; for each run.
 
-    Engines evaluate the runs of a lane one after another. Each second counts for the run whose
-    weights an engine has loaded last, and after this run was concluded for the next one.
+    The engines of a sweep evaluate several runs one after another. Each second counts for the run
+    whose weights an engine has loaded last; once this run is concluded, for the next run.
 
     ``start``: an engine loads or warms up, or waits for its first row. ``no_rows``: rows are
     planned, but none arrives. ``tail``: no row is left to hand out, while other engines have rows.
@@ -72,7 +72,7 @@ class Utilization:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._backlog = Backlog()
-        # Time of the last look; None while no graph runs.
+        # Time of the last call of `count_time`; None while no graph runs.
         self._at: float | None = None
         # Workers that the graph starts with, and the largest number seen.
         self._workers = self._peak = 0
@@ -89,7 +89,7 @@ class Utilization:
         self._backlog = backlog
 
     def count_time(self, tally: Tally) -> None:
-        """Count the time since the last look as spent in the state of ``tally``."""
+        """Count the time since the last call as spent in the state of ``tally``."""
         with self._lock:
             if self._at is None:
                 return
@@ -114,14 +114,14 @@ class Utilization:
         self._at = None
 
     def take(self, run: int) -> Use:
-        """Return and forget the figures of a run, which is concluded."""
+        """Return and forget the `Use` of a run that is concluded."""
         with self._lock:
             self._runs = [index for index in self._runs if index != run]
             return self._uses.pop(run, None) or Use()
 
 
 def _cause(tally: Tally, backlog: Backlog) -> str:
-    """Return why engines that have had rows have none now."""
+    """Return the element of `CAUSES` why engines that have had rows have no row now."""
     store = bool(tally.notice) or backlog.writer_queue > 0
     # Rows that would not end before the time limit are not handed out.
     if backlog.planned and not any(counts.out_of_time for counts in tally.runs.values()):

@@ -17,7 +17,7 @@ from ace_ray.util import log
 
 
 class ClusterFit(NamedTuple):
-    """What a pass needs on the present nodes."""
+    """Resources and engine arguments of a pass on the present nodes."""
 
     bindings: RoleBindings
     """Roles that take part; none if no row is interactive."""
@@ -31,8 +31,8 @@ class ClusterFit(NamedTuple):
 
 
 def fit_cluster(plans: Sequence[Plan], rows: Sequence[PlannedRows]) -> ClusterFit:
-    """Fit a pass over the ``rows`` of each run with pending rows. ``plans``: of all runs, which
-    differ only in their weights. Raises `UserError` if the pass does not fit the nodes."""
+    """Return the `ClusterFit` of a pass over ``rows``, the pending rows of each run that has some.
+    ``plans``: of all runs, which differ only in weights. Raises `UserError` if no node fits."""
     config = plans[0].config
     interactive = any(of_run.interactive.any() for of_run in rows)
     bindings = plans[0].bindings if interactive else {}

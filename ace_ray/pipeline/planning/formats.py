@@ -21,11 +21,11 @@ from ace_ray.types import Entry
 START_DATE = "2025-08-05"
 
 
-def first_native(
+def native_benchmark(
     benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry], bindings: RoleBindings
 ) -> Benchmark | None:
     """Return the first benchmark that offers tools to the candidate through the model's template:
-    in the prompt of an entry, or in another role that the candidate plays."""
+    in the prompt of an entry, or in another role that the candidate plays. Else return None."""
     playing = {
         name
         for name, roles in bindings.items()
@@ -47,8 +47,7 @@ def choose_format(
     and the facts; a template that the config names replaces the one in the facts. ``native`` is a
     benchmark that offers tools through the model's template.
 
-    Raises `UserError` if a file cannot be read, or if a parser is needed but the family is unknown.
-    """
+    Raises `UserError` if a file cannot be read, or if a needed parser is unknown for the family."""
     model, is_vllm = config.model, config.backend == "vllm"
     # End of an error message: the setting that turns native tool calls off.
     without = "" if native is None else native.without_native

@@ -70,7 +70,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
 
 def grown_manifest(manifest: Manifest, plan: Plan) -> dict[str, Any]:
     """Return the content of ``run.json`` after the stored run has grown into the run of ``plan``.
-    Keys beside the plan's still describe the first session."""
+    Keys that do not come from the plan still describe the first session."""
     tree = make_manifest(plan, {"ace_ray_version": manifest.ace_ray_version})
     before, after = (
         flatten(
@@ -85,10 +85,13 @@ def grown_manifest(manifest: Manifest, plan: Plan) -> dict[str, Any]:
         for key, value in after.items()
         if before.get(key) != value and not key.startswith(tuple(f"{name}." for name in added))
     ]
-    at, what = datetime.now(UTC).isoformat(timespec="seconds"), ", ".join(changes)[:500]
-    growth = {"at": at, "rows_before": manifest.declared, "rows_after": len(plan.rows)}
-    grown = [*manifest.tree.get("grown", []), {**growth, "what": what}]
-    return {**manifest.tree, **tree, "grown": grown}
+    growth = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows_before": manifest.declared,
+        "rows_after": len(plan.rows),
+        "what": ", ".join(changes)[:500],
+    }
+    return {**manifest.tree, **tree, "grown": [*manifest.tree.get("grown", []), growth]}
 
 
 def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:

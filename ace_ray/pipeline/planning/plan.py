@@ -1,8 +1,7 @@
 """Plan a run before anything starts: entries, row ids, manifest, run id.
 
 A row id is a hash of entry content, model revision, prompt text, sampling with seed, sample index
-and protocol options. Rows with equal ids would generate the same content.
-"""
+and protocol options. Rows with equal ids would generate the same content."""
 
 from __future__ import annotations
 
@@ -28,19 +27,18 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import endpoint_identity
 from ace_ray.pipeline.entries import opening_json, select
 from ace_ray.pipeline.planning import prefixes
-from ace_ray.pipeline.planning.formats import choose_format, first_native, replay_policy
+from ace_ray.pipeline.planning.formats import choose_format, native_benchmark, replay_policy
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
-# Folder of a report in a run's folder; its files are not part of the run.
+# Folder of ``report.html`` in a run's folder; its files are not part of the run.
 REPORTS = "report/"
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedRows:
-    """Planned rows as arrays of equal length (62 bytes a row). Episodes with several calls come
-    first, the longest before the others. Other rows are ordered by the prefixes of their prompts.
-    """
+    """Planned rows as arrays of equal length (62 bytes a row). Interactive episodes come first, the
+    longest before shorter ones. Other rows are ordered by the prefixes of their prompts."""
 
     ids: np.ndarray
     entry: np.ndarray
@@ -59,7 +57,7 @@ class PlannedRows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def where(self, mask: np.ndarray) -> PlannedRows:
+    def select(self, mask: np.ndarray) -> PlannedRows:
         """Return the rows at which ``mask`` is true; ``self`` if it is true everywhere."""
         if mask.all():
             return self
@@ -97,13 +95,13 @@ class Plan:
     native: bool
     """Whether the run offers tools to the candidate through the model's template."""
     replay: dict[str, str]
-    """Benchmark -> which reasoning the candidate sees again, if any (`formats.replayed`)."""
+    """Benchmark -> which reasoning the candidate sees again, if any (`formats.replay_policy`)."""
     restricted: dict[str, dict[str, Any]]
     """Benchmark -> the ``ids`` and ``limit`` that restrict only this benchmark (`select`)."""
     drawn: EntryOrder | None = None
     """Random order of the entries if the run may stop early; else None."""
-    beside: str = ""
-    """Line about a stored run that this run cannot continue, or ""."""
+    conflict_line: str = ""
+    """Line about a stored run that this run cannot continue; "" if there is no such run."""
 
     @property
     def uri(self) -> str:
@@ -116,7 +114,7 @@ class Plan:
 
     @property
     def parser_line(self) -> str:
-        """Line about the parsers that were chosen for ``auto``, or ""."""
+        """Line about the parsers that were chosen for ``auto``; "" if none was chosen."""
         model, chosen = self.config.model, []
         if model.reasoning_parser == "auto" and self.choice.reasoning_parser != "auto":
             chosen.append(f"reasoning parser {self.choice.reasoning_parser}")
@@ -204,7 +202,8 @@ def _choose(
             benchmark.ready(named=True)  # the config names it
     entries, restricted = select(config, benchmarks)
     if not entries:
-        raise UserError("there is nothing to evaluate", where="benchmarks", fix="select entries")
+        fix = "change ids, limit or the benchmark's options so that they select entries"
+        raise UserError("there is nothing to evaluate", where="benchmarks", fix=fix)
     if config.ids is not None:  # leave out benchmarks without an entry: no roles, no services
         names = {entry.benchmark for entry in entries}
         benchmarks = [benchmark for benchmark in benchmarks if benchmark.name in names]
@@ -219,10 +218,9 @@ def _candidate(
     bindings: RoleBindings,
     files: ModelFiles,
 ) -> tuple[dict[str, Any], FormatChoice, dict[str, str], bool]:
-    """Return the candidate's part of the run's identity, its template and parsers, which reasoning
-    it sees again, by benchmark (`formats.replayed`, without "none"), and whether it is offered
-    tools through its template."""
-    native = first_native(benchmarks, entries, bindings)
+    """Return four facts about the candidate: the part of the run's identity; template and parsers;
+    `formats.replay_policy` by benchmark, except "none"; whether its template is given tools."""
+    native = native_benchmark(benchmarks, entries, bindings)
     choice, facts = choose_format(config, files.facts, native=native)
     by_vllm = config.backend == "vllm" and (native is not None or choice.vllm_reasoning_parser)
     identity = {
@@ -250,8 +248,8 @@ def _protocols(
     identity: Mapping[str, Any],
     replay: Mapping[str, str],
 ) -> dict[tuple[str, bool], str]:
-    """Return the digest of the settings that decide the content of a benchmark's rows, by its name
-    and whether the row is an interactive episode."""
+    """Map (benchmark, whether rows are interactive) to the digest of all settings that decide the
+    content of these rows."""
     protocols = {}
     for name, described in identity["benchmarks"].items():
         single = protocols[name, False] = digest(candidate, described.get("protocol"))

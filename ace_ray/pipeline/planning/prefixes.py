@@ -3,8 +3,7 @@
 Engines keep the computed tokens of recent prompts, and compute a prefix again only if it has left
 this cache or was computed by another engine. So prompts with a long common prefix are neighbours in
 the order, and a block is cut where neighbours share little. Prompts are compared as characters of
-`entries.Opening`: tools, then messages. No tokenizer is needed.
-"""
+`entries.Opening`: tools, then messages. No tokenizer is needed."""
 
 from __future__ import annotations
 
@@ -19,10 +18,9 @@ ANSWER_CHARS = 250
 TAIL = 0.15
 
 
-def ranks(texts: Sequence[str]) -> np.ndarray:
-    """Return for each text its place in sorted order, where texts with a common prefix are
-    neighbours."""
-    order = sorted(range(len(texts)), key=texts.__getitem__)
+def ranks(prompts: Sequence[str]) -> np.ndarray:
+    """Return the index of each prompt in sorted order, where common prefixes are neighbours."""
+    order = sorted(range(len(prompts)), key=prompts.__getitem__)
     return np.argsort(order)  # the inverse of a permutation
 
 
@@ -38,12 +36,12 @@ def common_length(text: str, other_text: str) -> int:
     return low
 
 
-def shared_lengths(texts: Sequence[str], order: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return for each place in ``order``, which holds indices of ``texts``, the characters that the
-    text shares with the text before it; int32. Equal neighbours share all of their ``sizes``."""
+def shared_lengths(prompts: Sequence[str], order: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the number of characters (int32) that each prompt shares with the prompt before it.
+    ``order`` has the indices of ``prompts`` in order; ``sizes`` has the length of each prompt."""
     shared: np.ndarray = sizes[order].astype(np.int32)
     for index in np.flatnonzero(np.diff(order, prepend=-1)).tolist():
-        before, text = texts[order[index - 1]], texts[order[index]]
+        before, text = prompts[order[index - 1]], prompts[order[index]]
         shared[index] = min(shared[index], common_length(before, text)) if index else 0
     return shared
 
@@ -53,8 +51,7 @@ def cuts(common: np.ndarray, min_rows: int, max_rows: int) -> list[tuple[int, in
 
     ``common`` has for each row the length of the prefix that it shares with the row before. A block
     ends where this length is smallest, so that the rows of a prefix, and the samples of an entry,
-    stay together. Returns the (start, end) of each block.
-    """
+    stay together. Returns the (start, end) of each block."""
     blocks, start, rows = [], 0, len(common)
     while rows - start > max_rows:
         ends = common[start + min_rows : min(start + max_rows, rows - 1) + 1]
@@ -72,16 +69,15 @@ def largest_first(
     end. Then halve the last `TAIL` of the blocks, twice.
 
     The work of a block is the characters of its prompts, plus `ANSWER_CHARS` for each row. A prefix
-    that a row shares with the row before it in the block does not count.
-    """
+    that a row shares with the row before it in the block does not count."""
     new = sizes - common + ANSWER_CHARS
     totals = np.concatenate([[0], np.cumsum(new)])
 
-    def work(block: tuple[int, int]) -> int:
+    def estimated_chars(block: tuple[int, int]) -> int:
         start, end = block
         return int(totals[end] - totals[start] + common[start])
 
-    queue = sorted(blocks, key=work, reverse=True)
+    queue = sorted(blocks, key=estimated_chars, reverse=True)
     for _ in range(2):  # the last of all are quarters
         tail_start = len(queue) - int(TAIL * len(queue))
         halves = [half for block in queue[tail_start:] for half in _halves(block, sizes, common)]
@@ -90,7 +86,8 @@ def largest_first(
 
 
 def _halves(block: tuple[int, int], sizes: np.ndarray, common: np.ndarray) -> list[tuple[int, int]]:
-    """Cut a block near its middle, where neighbours share least. Samples stay together."""
+    """Return ``block`` cut near its middle, where neighbours share least; [``block``] if all its
+    rows are samples of one entry, which stay together."""
     start, end = block
     edge = max(1, 2 * (end - start) // 5)
     indices = [at for at in range(start + edge, end - edge + 1) if common[at] < sizes[at]]

@@ -39,8 +39,8 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
 
 
 def check_engine(config: RunConfig) -> ModelRef | None:
-    """Check the backend and the engine arguments. Return the model if it is behind an endpoint, and
-    needs no files. Raises `UserError`."""
+    """Return the model if it is behind an endpoint and so needs no files, else None. Raises
+    `UserError` if the backend or an engine argument is wrong."""
     if config.backend == EXTERNAL:
         raise UserError(
             "this run has outputs that another program generated",
@@ -66,7 +66,7 @@ def check_engine(config: RunConfig) -> ModelRef | None:
 
 def resolve_model(config: RunConfig) -> tuple[ModelRef, ModelFiles]:
     """Return the config's model with a fixed revision, and its small files. Raises `UserError` if
-    it cannot be used, or if an engine argument is invalid."""
+    the model cannot be used, or if an engine argument is invalid."""
     if (model := check_engine(config)) is not None:
         return model, ModelFiles()
     source, store = config.model.source, config.store.model_dump()

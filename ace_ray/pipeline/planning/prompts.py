@@ -49,7 +49,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
         )
     from ace_ray.models.chat import Chat
 
-    assert files.folder is not None  # `resolve_model` has read them
+    assert files.folder is not None  # `resolve_model` has read the files
     context = files.context(engine.get("max_model_len"))
     if plan.model.adapter is not None:
         adapters.check_template(plan.model, plan.choice.chat_template)
@@ -149,11 +149,8 @@ def _check_template(
 
 def _check_fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
     """Count the tokens of the shortest prompt, then of the longest ones until `ENOUGH` prompts fit.
-    Return a line about the prompts, and the number of prompts that are too long or that the
-    template refuses.
-
-    Raises `UserError` if the template refuses the shortest prompt, or if no prompt fits
-    ``context``."""
+    Return a line about the prompts, and how many are too long or refused by the template. Raises
+    `UserError` if the template refuses the shortest prompt, or if no prompt fits ``context``."""
     entries = sorted({*plan.rows.entry.tolist()}, key=lambda n: len(plan.openings[n]))
     fitting = skipped = longest = 0
     least: int | None = None

@@ -5,8 +5,7 @@ local store writes a temporary file and renames it; S3 uses one PutObject. boto3
 in its usual places.
 
 `Store.put_if` writes only if the object is unchanged since the caller read it. If two writers try,
-one fails. S3 uses If-None-Match and If-Match; a local store uses a lock on the folder.
-"""
+one fails. S3 uses If-None-Match and If-Match; a local store uses a lock on the folder."""
 
 from __future__ import annotations
 
@@ -33,7 +32,8 @@ def is_relative(uri: str) -> bool:
 
 
 def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Store:
-    """Return the store at ``uri``: a local path or ``s3://bucket[/prefix]``. Raises `UserError`."""
+    """Return the store at ``uri``: a local path or ``s3://bucket[/prefix]``. Raises `UserError` if
+    ``uri`` has another form."""
     if uri.startswith("s3://"):
         return S3Store(uri.rstrip("/"), endpoint_url=endpoint_url, region=region)
     if "://" in uri:
@@ -44,7 +44,7 @@ def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None 
         )
     if uri.lower().startswith("s3:"):
         raise UserError(
-            "is not an s3:// address, and probably not meant as a folder",
+            "is neither an s3:// address nor, probably, a folder",
             where=uri,
             fix="write s3://bucket/prefix, or put ./ before a folder of that name",
         )

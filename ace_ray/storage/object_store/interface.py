@@ -43,10 +43,8 @@ class Store(Protocol):
         """Return the object's bytes and a tag for `put_if`, or None if it does not exist."""
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
-        """Write ``data`` if the object still has ``tag``. If ``tag`` is None, it must not exist
-        yet.
-
-        Returns the object's new tag, or None if another writer has changed the object."""
+        """Write ``data`` if the object still has ``tag`` (None: if it does not exist). Return the
+        object's new tag, or None if another writer has changed the object."""
 
     def list(self, prefix: str = "") -> list[Object]:
         """Return all objects whose path starts with ``prefix``, sorted by path."""
@@ -68,12 +66,10 @@ class Store(Protocol):
         return self
 
     def check_writable(self) -> None:
-        """Check that objects can be written and listed. Leaves no object in the store.
-
-        Raises `UserError` if they cannot, after at most 20 s."""
+        """Raise `UserError`, after at most 20 s, if objects cannot be written and listed. Leaves no
+        object in the store."""
 
     def check_conditions(self) -> None:
-        """Check that `put_if` works as described. Leaves no object in the store.
-
-        Raises `UserError` if the store refuses or ignores conditions of writes."""
+        """Raise `UserError` if the store refuses or ignores the conditions of `put_if`. Leaves no
+        object in the store."""
         return  # a local store needs only locks

@@ -70,7 +70,8 @@ class LocalStore(Store):
         return self.put_if(path, data, tag)
 
     def list(self, prefix: str = "", *, links: int = 0) -> list[Object]:
-        """``links``: number of folder levels in which links to folders are followed."""
+        """List files as `Store.list`. ``links``: number of folder levels in which links to folders
+        are followed."""
         objects = []
         # The prefix is a folder, a slash, and the beginning of names in this folder.
         top = Path(self.root, prefix.rpartition("/")[0])

@@ -31,7 +31,7 @@ class S3Store(Store):
     endpoint_url: str | None = None
     region: str | None = None
     patient: bool = True
-    """True: retry for about a minute in an outage, as a job should. False: give up within 20 s."""
+    """Whether to retry for about a minute in an outage. If False, requests fail within 20 s."""
 
     def __post_init__(self) -> None:
         try:
@@ -225,8 +225,7 @@ def _check_answer(
 
     Called before botocore parses the answer. botocore would treat every redirect as a redirect
     between regions. It would repeat the request forever, and could send a signature to a host that
-    the user did not name. Outages (status 408, 429, 5xx) pass, since botocore retries them.
-    """
+    the user did not name. Outages (status 408, 429, 5xx) pass, since botocore retries them."""
     status, headers, body = (response_dict[key] for key in ("status_code", "headers", "body"))
     operation = operation_model.name
     page = headers.get("content-type", "").startswith("text/html")
@@ -270,7 +269,7 @@ def _is_temporary(error: ClientError) -> bool:
     """Return whether the error is temporary, so that a retry may succeed."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return code in _PASSING or (code not in _S3_CAUSES and status >= 500 and status != 501)
+    return code in _TEMPORARY or (code not in _S3_CAUSES and status >= 500 and status != 501)
 
 
 PROBE = ".ace-ray-probe"
@@ -297,7 +296,7 @@ _CHECKSUM = re.compile(
     "x-amz-(sdk-)?checksum|x-amz-trailer|x-amz-content-sha256|aws-chunked|streaming-", re.IGNORECASE
 )
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")
-_PASSING = ("ExpiredToken", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown")
+_TEMPORARY = ("ExpiredToken", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown")
 _DENIED = "check the credentials and that they may list, read and write this prefix"
 _S3_CAUSES = {
     "NoSuchBucket": ("bucket {} does not exist", "create it, or correct the output URI"),

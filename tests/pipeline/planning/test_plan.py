@@ -58,9 +58,9 @@ def test_rows_are_ordered_by_prompt_and_samples_of_an_entry_stay_together() -> N
     assert plan.rows.sample.tolist() == [0, 1] * 3
     assert len(ids(plan)) == 6
     assert ids(planned()) < ids(plan) < ids(planned(samples=3))
-    chosen = plan.rows.where(plan.rows.sample == 1)
+    chosen = plan.rows.select(plan.rows.sample == 1)
     assert chosen.ids.tolist() == plan.rows.ids[1::2].tolist()
-    assert len(plan.rows.where(np.zeros(6, bool))) == 0
+    assert len(plan.rows.select(np.zeros(6, bool))) == 0
 
 
 class Spoken(Toy):

@@ -39,6 +39,6 @@ def test_the_last_blocks_are_small_and_keep_samples_together() -> None:
 
 def test_rows_that_are_left_share_what_the_rows_between_them_share() -> None:
     rows = planned(Toy(["aaaa", "aabb", "abbb", "abbc"])).rows
-    subset = rows.where(np.array([True, False, False, True]))
+    subset = rows.select(np.array([True, False, False, True]))
     assert subset.common[0] == rows.common[0]
     assert subset.common[1] == min(rows.common[1:])
