@@ -32,7 +32,7 @@ from ace_ray.util.signals import run_supervised
 
 
 def _values(options: dict[str, Any]) -> dict[str, Any]:
-    """Return config key -> value for those of output, limit, benchmarks and ids that are given."""
+    """Return {config key: value} of the given options: output, limit, benchmarks and ids."""
     listed = {key: list(v) if isinstance(v, tuple) else v for key, v in options.items()}
     return {key: value for key, value in listed.items() if value not in (None, [])}
 
