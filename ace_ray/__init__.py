@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Names that are imported on first access, so that commands start fast.
-_GIVEN = {
+# Public name -> its module, which is imported on first access, so that commands start fast.
+_MODULES = {
     **dict.fromkeys(
         ("Run", "compare", "evaluate", "publish", "report", "score", "sweep"), "ace_ray.api"
     ),
@@ -28,10 +28,10 @@ _GIVEN = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _GIVEN:
+    if name not in _MODULES:
         raise AttributeError(f"module 'ace_ray' has no attribute {name!r}")
-    return getattr(import_module(_GIVEN[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_GIVEN])
+    return sorted([*globals(), *_MODULES])

@@ -37,13 +37,12 @@ Status = Literal["complete", "incomplete"]
 
 
 class Run:
-    """A stored run, complete or not, in a folder or at an ``s3://`` prefix. This class never
-    changes it.
+    """Read-only access to a stored run, complete or not, in a folder or at an ``s3://`` prefix.
 
     Rows that are stored after the run was opened are not visible."""
 
     def __init__(self, store: Store) -> None:
-        """Open the run in ``store``. Raises `UserError`: ``store`` is not a run."""
+        """Open the run in ``store``. Raises `UserError` if ``store`` contains no run."""
         self.store = store
         self._stored = StoredRun(store)
         _ = self._stored.ledger  # read now: rows that are stored later are not visible
@@ -52,7 +51,7 @@ class Run:
     def open(cls, uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Run:
         """Open the run at ``uri``. ``endpoint_url`` and ``region`` name an S3-compatible store.
 
-        Raises `UserError`: ``uri`` is not a run."""
+        Raises `UserError` if there is no run at ``uri``."""
         return cls(open_store(uri, endpoint_url=endpoint_url, region=region))
 
     def __repr__(self) -> str:
@@ -73,7 +72,7 @@ class Run:
 
     @property
     def ignored_files(self) -> Mapping[str, str]:
-        """Return ``{file: reason}`` of stored files that cannot be read. Their rows are missing."""
+        """Return {file: reason} for stored files that cannot be read. `rows` lacks their rows."""
         return self._stored.ledger.ignored
 
     @property
@@ -85,15 +84,15 @@ class Run:
     @property
     def summary(self) -> Mapping[str, Any] | None:
         """Return the content of ``summary.json`` (docs/results.md), or None if it does not exist.
-        Raises `UserError`: it is damaged."""
+        Raises `UserError` if the file is damaged."""
         content = self.store.get(SUMMARY)
         return None if content is None else json_object(content, f"{self.uri}/{SUMMARY}")
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows as an Arrow table (columns: docs/results.md). Rows whose ``repeat``
-        is 1 (generated again by ``repeat_fraction``) are left out.
+        """Return the rows as an Arrow table (columns: docs/results.md), without rows that were
+        generated a second time for the config key ``repeat_fraction``.
 
-        Raises `UserError`: a part cannot be read, or a column does not exist."""
+        Raises `UserError` if a stored file cannot be read, or a column does not exist."""
         stored_schema = self._stored.ledger.schema
         if unknown := [name for name in columns or () if name not in stored_schema.names]:
             raise UserError(
@@ -114,15 +113,15 @@ class Run:
         return self.rows(columns).to_pandas()
 
     def episodes(self, **filters: Any) -> Iterator[EpisodeView]:
-        """Yield the matching rows, with all their content.
+        """Yield each matching row with its prompt, answers, calls and verdicts.
 
-        ``filters``: keys of a `Filter`: ``run.episodes(category="irrelevance", valid=False)``.
-        Raises `UserError`: no row can match."""
+        ``filters``: fields of a `Filter`, as in ``run.episodes(category="simple", valid=False)``.
+        Raises `UserError` if the value of a filter does not occur in the run."""
         return episodes(self._stored, select_known(self._stored, Filter(**filters)))
 
     def episode(self, entry: str, *, sample: int = 0, **filters: Any) -> EpisodeView:
         """Return one row. ``entry`` is the id of its entry, or the beginning of the row's id.
-        ``filters``: further keys of a `Filter`. Raises `UserError`: no or several rows match."""
+        ``filters``: further fields of a `Filter`. Raises `UserError` unless one row matches."""
         views = [
             view
             for view in self.episodes(entry=entry, sample=sample, **filters)
@@ -138,8 +137,8 @@ class Run:
         return views[0]
 
     def changed(self, other: Run, **filters: Any) -> list[ResultRow]:
-        """Return the matching rows of this run that have a different verdict in ``other``.
-        ``filters``: keys of a `Filter`."""
+        """Return the matching rows of this run that have a different verdict in the run ``other``.
+        ``filters``: fields of a `Filter`."""
         return select(self._stored, Filter(**filters), other._stored)
 
 
@@ -164,15 +163,15 @@ def evaluate(
         benchmarks: names, or sections as in a config.
         output: folder or ``s3://bucket/prefix`` of the run folders.
         limit: evaluate at most this many entries, taken from every category in turn.
-        ids: evaluate only these entries, like the config's `ids`.
+        ids: evaluate only these entries: ``ID``, ``CATEGORY/ID`` or ``LANGUAGE/CATEGORY/ID``.
         resume: continue a stored run. False deletes it and starts again.
         console: shows the progress; by default a new rich console.
         settings: further keys of a config (docs/configuration.md): ``engine={...}``,
             ``sampling={...}``, ``backend="fake"`` for tests of the calling code.
 
     Raises:
-        UserError: the run cannot start as configured. Nothing was written.
-        RunFailed: the cluster or the engines failed. Stored rows stay.
+        UserError: if the run cannot start as configured. Then nothing was written.
+        RunFailed: if the cluster or the engines failed. Stored rows stay.
     """
     from ace_ray.integrations.trackers import check_publishers
     from ace_ray.pipeline.evaluate import evaluate as run
@@ -205,10 +204,12 @@ def score(
 ) -> Run:
     """Score external outputs, or judge the stored episodes of a run again. Return the run.
 
-    With ``output``, ``path`` names external outputs, and ``output`` is the place of the new run.
-    ``fresh`` replaces the run of other outputs there. Without ``output``, ``path`` is a run.
-    ``judge`` is a file with the judge's section of a config, an endpoint: it judges answers that no
-    judge saw. ``endpoint_url`` and ``region`` name an S3-compatible store. Raises `UserError`."""
+    With ``output``, ``path`` has outputs of another program for ``benchmark``; the new run is
+    written to ``output``, where ``fresh`` replaces a run of other outputs. Without ``output``,
+    ``path`` is a run. ``judge``: config file of a judge's endpoint, for answers that it has not
+    judged. ``endpoint_url`` and ``region`` name an S3-compatible store.
+
+    Raises `UserError` if ``path`` or the judge cannot be used."""
     from ace_ray.rescoring.rejudge import score as score_path
 
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
@@ -227,10 +228,9 @@ def sweep(
     ids: str | Sequence[str] | None = None,
     console: Console | None = None,
 ) -> list[Run]:
-    """Evaluate the models of a sweep's config and return their runs. Models that were refused, or
-    whose runs have not begun, are left out.
+    """Evaluate all models of the sweep in the file ``config``. Return the runs that have begun.
 
-    Raises `UserError`: the sweep cannot start as configured."""
+    Raises `UserError` if the sweep cannot start as configured."""
     from ace_ray.integrations.publisher import run_and_publish
     from ace_ray.integrations.trackers import check_publishers
     from ace_ray.sweep.config import load_sweep
@@ -256,11 +256,12 @@ def report(
     paper: bool = False,
     console: Console | None = None,
 ) -> str | None:
-    """Print and write a report on runs or on one sweep. Return the URI of its page.
+    """Print a report on runs or on a sweep's folder, and write it. Return the URI of report.html.
 
-    ``runs`` may be the folder of a sweep. Without ``output``, a report on one run or sweep is
-    written to its subfolder ``report/``. A report on several runs is then only printed, and the
-    result is None. Raises `UserError`."""
+    Without ``output``, a report on one run or sweep is written to its subfolder ``report/``. A
+    report on several runs is then only printed, and the result is None. ``rules``: rule set to show
+    first. ``paper``: add the tables of the benchmark's paper. Raises `UserError` if a run cannot be
+    read."""
     from ace_ray.reports.report import make_report
 
     uris, opens = _uris_and_opener([runs] if isinstance(runs, str | Run) else runs)
@@ -283,12 +284,12 @@ def compare(
     console: Console | None = None,
 ) -> Comparison:
     """Compare finished runs with each other or with ``reference`` (a label or a folder), entry by
-    entry, and print the comparison (docs/statistics.md). ``across``: ("sampling",) if it differs.
-    ``margin``: in points. ``full``: print more than 40 lines.
+    entry, and print the comparison (docs/statistics.md). ``across``: ("sampling",) to compare runs
+    with different sampling. ``margin``: percentage points. ``full``: print more than 40 lines.
 
     Raises:
-        NotComparable: the runs differ in a condition that can change scores.
-        UserError: a run cannot be compared for another reason.
+        NotComparable: if the runs differ in a condition that can change scores.
+        UserError: if a run cannot be compared for another reason.
     """
     from ace_ray.reports.compare import compare as compare_runs
 
@@ -310,10 +311,10 @@ def compare(
 
 
 def publish(run: str | Run, to: str, *, console: Console | None = None, **options: Any) -> None:
-    """Send the numbers of a run or sweep to the tracker ``to`` (docs/trackers.md).
+    """Send the numbers of a run, or of a sweep's folder, to the tracker ``to`` (docs/trackers.md).
 
-    ``run`` may be the folder of a sweep. Each number is sent only once. ``options`` are options of
-    the tracker. Raises `UserError`."""
+    Numbers that the tracker has are not sent again. ``options``: options of the tracker. Raises
+    `UserError` if an option is invalid, there are no results, or the tracker failed."""
     from ace_ray.integrations.publisher import publish as send
 
     with log.use_console(console):
@@ -325,7 +326,7 @@ def _id_list(ids: str | Sequence[str] | None) -> list[str] | None:
 
 
 def _uris_and_opener(runs: Sequence[str | Run]) -> tuple[list[str], Callable[[str], Store]]:
-    """Return the URIs of ``runs``, and a function that opens a URI and reuses their stores."""
+    """Return the URIs of ``runs``, and a function that opens a URI or reuses the run's store."""
     stores = {run.uri: run.store for run in runs if isinstance(run, Run)}
     uris = [run.uri if isinstance(run, Run) else run for run in runs]
     return uris, lambda uri: stores.get(uri) or open_store(uri)
@@ -337,7 +338,7 @@ def _config(
     benchmarks: str | Sequence[str | Mapping[str, Any]] | None,
     settings: Mapping[str, Any],
 ) -> RunConfig:
-    """Build a `RunConfig` from the arguments of `evaluate`. Raises `UserError`: the config is not
+    """Build a `RunConfig` from the arguments of `evaluate`. Raises `UserError` if the config is not
     valid."""
     if isinstance(config, RunConfig):
         config = config.model_dump(mode="json", exclude_unset=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ace_ray.util.sanitizing import sanitize_line
 
-# Exit codes of a run: all rows have a verdict; a retry would fail too; a retry continues the run.
+# Exit codes: all rows have a verdict; the run failed and would fail again; a retry continues it.
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 
 
@@ -80,11 +80,11 @@ class EngineNotStarted(Exception):
 
 
 class EpisodeStalled(RowError):
-    """An episode timed out for a reason other than the candidate."""
+    """An episode timed out, and the evaluated model was not the cause."""
 
 
 class EpisodeTimeout(RowError):
-    """An episode or a preparation did not end within its time."""
+    """An episode, or a preparation that several episodes share, exceeded its time limit."""
 
 
 class SandboxLost(RowError):
@@ -94,7 +94,7 @@ class SandboxLost(RowError):
 class RunFailed(Exception):
     """The run failed before all rows were evaluated. Details are in Ray's logs.
 
-    ``resumable``: the same command may succeed later. ``again``: even at once."""
+    ``resumable``: the same command may succeed later. ``again``: it may succeed at once."""
 
     def __init__(self, line: str, *, resumable: bool = False, again: bool = False) -> None:
         self.resumable, self.again = resumable, again

@@ -40,7 +40,7 @@ def digest(*values: Any) -> str:
 
 
 class EntryKeys:
-    """Keys of an entry, for `Entry` and for the rows of an entry."""
+    """Keys that identify an entry. `Entry` and `ResultRow` share them."""
 
     __slots__ = ()
     benchmark: str
@@ -91,7 +91,8 @@ class Entry(EntryKeys):
 
 @dataclass(frozen=True, slots=True)
 class OfferedApi:
-    """A tool that an entry offers, in OpenAI's form or its ``function``. "": no domain is known."""
+    """A tool that an entry offers. ``function``: the tool in OpenAI's form, or only its value of
+    ``function``. ``domain`` and ``subdomain`` are "" if they are unknown."""
 
     function: Mapping[str, Any]
     domain: str = ""
@@ -139,8 +140,8 @@ class Sampling:
         return replace(drawn, seed=int(digest(drawn.seed, *key)[:8], 16) >> 1)
 
     def identity(self) -> dict[str, Any]:
-        """Return `as_json`, with the key ``seeds`` if each row has a separate seed
-        (`with_row_seed`)."""
+        """Return `as_json`. If the temperature is not 0, also return the key ``seeds``, since each
+        row has a separate seed (`with_row_seed`)."""
         return {**self.as_json(), **({"seeds": "by row"} if self.temperature else {})}
 
     def with_schema(self, schema: Mapping[str, Any] | None) -> Sampling:
@@ -159,6 +160,7 @@ class Sampling:
         return {key: list(v) if isinstance(v, tuple) else v for key, v in changed.items()}
 
 
+# Keys that `Sampling.as_json` returns even if they have default values.
 _ALWAYS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed", "stop"})
 
 
@@ -216,7 +218,7 @@ class EndpointFacts:
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """What an engine reports on one call."""
+    """An engine's measurements of one request."""
 
     cached_tokens: int
     """Prompt tokens that the engine had computed before, for a prompt with the same prefix."""
@@ -288,7 +290,7 @@ class Episode:
     """Figures of the engine on each call."""
 
     def record(self, completion: Completion) -> None:
-        """Append a completion as an assistant message, and `add_usage` it.
+        """Append a completion as an assistant message, and add its tokens and time.
 
         If tools were offered, the message has OpenAI's form, and a further key ``text`` with the
         model's output. The keys ``reasoning`` and ``raw`` are added unless they are empty.
@@ -435,8 +437,8 @@ class ResultRow(EntryKeys):
     decode_s: float | None = None
     """Sums over the row's calls (`ace_ray.types.EngineFigures`); None if unknown for a call."""
     second_reading: str | None = None
-    """The known format in which the row holds calls that the run did not read
-    (`ace_ray.benchmarks.diagnosis`)."""
+    """Format of tool calls in the row's answers that the run's parser did not read; None if there
+    are none (`ace_ray.benchmarks.diagnosis`)."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     unjudged: dict[str, dict[str, float]] = field(default_factory=dict)
     """Metrics by rule set of a row with the status ``not_judged``, which lacks verdicts."""

@@ -1,4 +1,4 @@
-"""Run the commands that start no run: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
+"""The commands that evaluate nothing: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
 
 from __future__ import annotations
 
@@ -34,13 +34,16 @@ from ace_ray.storage.stored import MANIFEST
 
 @dataclass(frozen=True)
 class Line:
+    """A line to print. ``problem``: the check of ``topic`` failed."""
+
     topic: str
     text: str
     problem: bool = False
 
 
 def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
-    """Check what `evaluate` checks, up to the first mistake. Yield a line for each topic."""
+    """Make the checks of `evaluate` for the config that ``load`` returns. Yield a line for each
+    topic, and stop after the first mistake."""
     yield from machine()
     topic = "config"
     try:
@@ -129,7 +132,7 @@ def _endpoint_line(plan: Plan) -> Line:
         return Line("endpoint", str(error), problem=True)
     name, usage = answer["model"] or "a model without a name", answer["usage"]
     calls = answer.get("calls")
-    tools = "was offered no tools" if calls is None else f"takes tools ({calls} called)"
+    tools = "was offered no tools" if calls is None else f"accepts tools (made {calls} calls)"
     return Line(
         "endpoint",
         f"{name} answered {answer['text']!r:.60}; {tools}; "
@@ -138,15 +141,16 @@ def _endpoint_line(plan: Plan) -> Line:
 
 
 def _engine(plan: Plan, gpus: int) -> Iterator[Line]:
-    """Yield vLLM's answer about an engine with ``gpus`` GPUs. Raises `UserError` if it refuses."""
+    """Ask vLLM whether it accepts the engine's arguments with ``gpus`` GPUs, and yield its answer.
+    Raises `UserError` if vLLM refuses them. Yields nothing for other backends."""
     if plan.config.backend == "vllm":
         answer = ask_vllm(plan.config, plan.model, plan.files, gpus=gpus, on_gpu=gpus > 0)
         yield Line("engine", answer)
 
 
 def _cluster(plan: Plan) -> tuple[Line, int]:
-    """Return a line about how the run fits the nodes, and the GPUs of an engine. Raises `UserError`
-    if it does not fit."""
+    """Return a line about how the run fits the nodes, and the number of GPUs of an engine. Raises
+    `UserError` if the run does not fit."""
     nodes = _nodes()
     need = fit(
         plan.config,

@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @cli.group()
 def data() -> None:
-    """Import, pull, check and show benchmark data. Each benchmark offers some of these commands."""
+    """Import, download, check and show benchmark data. A benchmark offers some of the commands."""
 
 
 @data.command("import")
@@ -81,7 +81,7 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
 @click.option("--url", help="Download the same archive from this URL (a mirror).")
 @click.option("--sha256", help="Expected SHA-256 of the archive.")
 def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
-    """Download a benchmark's data at its pinned version, check it, import it."""
+    """Download the supported version of a benchmark's data, check its hash, and import it."""
     from ace_ray.benchmarks.registry import benchmark_class
 
     benchmark_class(benchmark).pull_data(url, sha256)
@@ -91,7 +91,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 @click.argument("benchmark")
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
-    """Check every gold answer, and a wrong copy of it, under all rule sets."""
+    """Check that gold answers are right, and damaged gold answers wrong, under all rule sets."""
     from ace_ray.benchmarks.registry import benchmark_class
 
     sys.exit(0 if benchmark_class(benchmark).check_data(folder) else 1)
@@ -112,7 +112,7 @@ def data_show(benchmark: str, data: str | None, output: str | None, opens: Any) 
 @data.command("answers")
 @click.argument("action", type=click.Choice(["import", "export"]))
 @click.argument("folder")
-@click.option("--cache-folder", help="Recorded answers; default: in $ACE_RAY_CACHE, as in a run.")
+@click.option("--cache-folder", help="Folder of recorded answers; default: as in a run.")
 def data_answers(action: str, folder: str, cache_folder: str | None) -> None:
     """Import or export StableToolBench's recorded API answers.
 

@@ -69,7 +69,7 @@ def echo_result(line: str) -> None:
 
 
 def multi_option(option: str, *names: str, metavar: str, text: str) -> Callable[[F], F]:
-    """Return an option that may be repeated."""
+    """Return the decorator that adds an option with the help ``text``, which may be repeated."""
     text = f"{text} May be repeated."
     return click.option(option, *names, multiple=True, metavar=metavar, help=text)
 
@@ -111,7 +111,7 @@ def add_run_options(command: Any) -> Any:
 
 
 def add_store_options(command: Any) -> Any:
-    """Add S3 options to ``command``, which receives both combined as ``opens`` (see `opener`)."""
+    """Add S3 options to ``command``, which receives the function `opener` returns as ``opens``."""
 
     @click.option(
         "--endpoint-url",
@@ -127,7 +127,8 @@ def add_store_options(command: Any) -> Any:
 
 
 def opener(endpoint_url: str | None, region: str | None) -> Any:
-    """Return a function that opens a URI as a store; for S3 at this endpoint and region."""
+    """Return a function that opens a URI as a store; for S3 at this endpoint and region. Raises
+    `UserError` if a value is invalid or contains a secret."""
     from ace_ray.config.schema import StoreConfig, refuse_secrets, validate_tree
     from ace_ray.storage.object_store import open_store
 

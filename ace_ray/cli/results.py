@@ -22,17 +22,17 @@ from ace_ray.util import log
     "--benchmark",
     "benchmarks",
     metavar="NAME|FILE.py:CLASS",
-    text="Benchmark of external outputs; for a run: the benchmark that --data is for, "
-    "or one whose local code may run.",
+    text="Benchmark of external outputs; for a run: the benchmark that --data belongs to, "
+    "or a benchmark in a local file whose code may run.",
 )
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
-@click.option("--output", metavar="URI", help="Where to write the run made from external outputs.")
+@click.option("--output", metavar="URI", help="Folder or s3:// prefix for the new run.")
 @click.option("--model", help="Name of the model that made the outputs. Default: the name of PATH.")
 @click.option("--fresh", is_flag=True, help="Replace the scored run of other outputs at --output.")
 @click.option(
     "--judge",
     metavar="FILE",
-    help="Judge of answers that no judge saw: a config's section with endpoint and sampling.",
+    help="Config file with endpoint and sampling of a judge, for answers that lack its verdict.",
 )
 @FULL
 @add_store_options
@@ -227,7 +227,7 @@ def gate(
     "--benchmark",
     "benchmarks",
     metavar="FILE.py:CLASS",
-    text="Benchmark of the run whose local code may run.",
+    text="Benchmark of the run in a local file whose code may run.",
 )
 @click.option("--output", metavar="URI", help="Folder of the new run. Default: beside the run.")
 @add_store_options

@@ -32,7 +32,7 @@ from ace_ray.util.signals import run_supervised
 
 
 def _values(options: dict[str, Any]) -> dict[str, Any]:
-    """Return config key -> value for the given options: output, limit, benchmarks and ids."""
+    """Return {config key: value} of the given options: output, limit, benchmarks and ids."""
     listed = {key: list(v) if isinstance(v, tuple) else v for key, v in options.items()}
     return {key: value for key, value in listed.items() if value not in (None, [])}
 
@@ -45,8 +45,8 @@ def _is_own_process() -> bool:
 def _overrides(
     config: str | None, model: str | None, benchmarks: tuple[str, ...], overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return all config overrides of a command line. Raises `UserError`: it lacks a config, and
-    does not name both a model and a benchmark."""
+    """Return the config overrides of a command line: --model, then each --set. Raises `UserError`
+    if the command line names no config, and not both a model and a benchmark."""
     if config is None and not (model and benchmarks):
         raise UserError(
             "no model and benchmark are named",
@@ -153,13 +153,13 @@ def _evaluate(
 
 
 def _tell_incomplete(remaining_work: str) -> None:
-    """Print ``remaining_work``, and the command that continues."""
+    """Print what is not evaluated (``remaining_work``), and the command that continues."""
     words = [Path(sys.argv[0]).name, *(word for word in sys.argv[1:] if word != "--fresh")]
     log.fail(f"incomplete: {remaining_work}; continue with: {shlex.join(words)}")
 
 
 def _time_left(summary: Mapping[str, Any]) -> str:
-    """Return how long the missing rows would take at the speed of this command; "" if unknown."""
+    """Return how long the missing rows of a summary would take at its speed; "" if unknown."""
     from ace_ray.pipeline.end_time import format_time
 
     rows = summary["timing"].get("rows_evaluated")

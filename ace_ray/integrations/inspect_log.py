@@ -50,8 +50,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def results_of(run: ScoredRun) -> Iterator[tuple[str, list[ResultRow], dict[str, list[Score]]]]:
-    """Yield each benchmark that has rows, its rows without repeats in the order of their entries,
-    and its scores by rule set."""
+    """For each benchmark with rows, yield its name, its rows (without repeats, sorted by
+    `entry_order`) and its scores by rule set."""
     for holders in group_runs([run]):
         if rows := sorted(run.rows_of(holders.benchmark), key=entry_order):
             yield holders.benchmark, rows, holders.scores[0]
@@ -61,7 +61,7 @@ def export_inspect(run: ScoredRun, target: Store) -> list[str]:
     """Write the rows of ``run`` as log files into ``target``, and return the names of the files.
 
     Each log contains up to `MOST_SAMPLES` rows of one benchmark, and scores over all rows of this
-    benchmark. Raises `UserError`: the run has no rows, or a row cannot be read."""
+    benchmark. Raises `UserError` if the run has no rows, or a row cannot be read."""
     names = []
     for benchmark, rows, scores in results_of(run):
         for number in range(-(-len(rows) // MOST_SAMPLES)):
@@ -230,7 +230,8 @@ def model_name(source: str) -> str:
 
 
 def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Map row ids to sample ids, made of language (if there are several), category and entry id."""
+    """Return {row id: sample id}. A sample id consists of the language (if there are several), the
+    category and the entry's id, in characters that file names may contain."""
     several_languages = len({row.language for row in rows}) > 1
     ids = {}
     for row in rows:

@@ -39,7 +39,7 @@ def publish(store: Store, to: str, options: Mapping[str, Any]) -> None:
     """Send the results of the run or sweep in ``store`` to the tracker ``to``, unless the tracker
     already has them.
 
-    Raises `UserError`: an option is invalid, there are no results, or the tracker failed."""
+    Raises `UserError` if an option is invalid, there are no results, or the tracker failed."""
     send = make_publisher(to, options, to)
     for publication in publications(store):
         try:
@@ -57,7 +57,8 @@ def publish(store: Store, to: str, options: Mapping[str, Any]) -> None:
 
 
 def options_of(items: Sequence[str]) -> dict[str, Any]:
-    """Parse the ``KEY=VALUE`` items of a command line. Values are YAML. Raises `UserError`."""
+    """Parse ``KEY=VALUE`` items of a command line, whose values are YAML. Raises `UserError` if an
+    item has no key, no equals sign or no valid YAML."""
     options: dict[str, Any] = {}
     for item in items:
         key, equals, text = item.partition("=")
@@ -106,8 +107,8 @@ def run_and_publish(sweep: Sweep) -> int:
 
 
 def _failure(arguments: Sequence[str]) -> str:
-    """Run ``ace-ray`` with ``arguments`` in a subprocess. Its stdout is printed.
-    Return the reason of a failure, or ""."""
+    """Run ``ace-ray`` with ``arguments`` in a subprocess, and print its stdout. Return the reason
+    why the subprocess failed, or "" if it has not."""
     # Files, not pipes: a tracker's own subprocesses may keep a pipe open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         try:

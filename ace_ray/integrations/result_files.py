@@ -30,7 +30,7 @@ from ace_ray.viewer.row_filter import episodes
 
 def export_lm_eval(run: ScoredRun, target: Store) -> list[str]:
     """Write the results of ``run`` as lm-eval's files into ``target``; return their names. A task
-    is a benchmark under one rule set. Its metrics are named after the formulas of the scores."""
+    is a benchmark under one rule set. A metric has the name and the formula of a score."""
     manifest = run.manifest
     model = model_name(manifest.model.source)
     folder = _safe_name(model.replace("/", "__"))
@@ -139,8 +139,8 @@ def export_hub(run: ScoredRun, target: Store, dataset: str) -> list[str]:
     """Write the headlines of ``run`` into ``target``, as a file for the model's repository on the
     hub. Returns the file names. ``dataset``: id of the benchmark's dataset on the hub.
 
-    Raises `UserError` if the headlines are not results of one complete benchmark: a headline is
-    partial or missing, the run was limited, or it has several benchmarks."""
+    Raises `UserError` if a headline is partial or missing, the run was limited to some entries, or
+    the run has several benchmarks."""
     results = list(results_of(run))
     if len(results) != 1:
         raise UserError(
@@ -151,7 +151,7 @@ def export_hub(run: ScoredRun, target: Store, dataset: str) -> list[str]:
     ((benchmark, _, by_rules),) = results
     if words := run.manifest.restriction(benchmark).description:
         raise UserError(
-            f"the run is limited to {words}", where=run.uri, fix="publish a complete run"
+            f"the run is limited to {words}", where=run.uri, fix="export a complete run"
         )
     entries = []
     for rules, (first, *_) in by_rules.items():
@@ -160,7 +160,7 @@ def export_hub(run: ScoredRun, target: Store, dataset: str) -> list[str]:
             raise UserError(
                 f"the headline of {benchmark}, {rules} rules, is partial{lacks}",
                 where=run.uri,
-                fix="publish a complete run",
+                fix="export a complete run",
             )
         low, high = (round(100 * bound, 2) for bound in first.estimate.interval)
         entries.append(

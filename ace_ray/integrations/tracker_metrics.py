@@ -49,9 +49,7 @@ class _TrackedRun(StoredRun):
     """A complete stored run that has scores."""
 
     def __init__(self, store: Store) -> None:
-        """Read the run.
-
-        Raises `UserError` if the folder is not a complete run with scores."""
+        """Read the run. Raises `UserError` if ``store`` is not a complete run with scores."""
         super().__init__(store)
         if not self.summary.model_fields_set or not self.is_finished:
             raise UserError(
@@ -89,7 +87,7 @@ def publications(store: Store) -> list[Publication]:
     """Return the publications of the run or sweep in ``store``. In a sweep, all checkpoints of a
     training are one publication, and unreadable runs are left out.
 
-    Raises `UserError`: ``store`` is not a run or sweep, cannot be read, or has no results."""
+    Raises `UserError` if ``store`` is not a run or sweep, cannot be read, or has no results."""
     sweep = read_sweep(store)
     if sweep is None:
         run = _TrackedRun(store)
@@ -118,7 +116,7 @@ def _sweep_publications(
         except UnreachableStore:
             raise
         except UserError as error:
-            log.info(f"{line.label}: skipped: {error}")
+            log.info(f"{line.label}: not published: {error}")
             continue
         if line.step is None:
             yield _publication(line.label, group, run.key, {0: run})
@@ -169,7 +167,7 @@ def _metric(*parts: str) -> str:
 
 
 def _run_texts(run: _TrackedRun) -> dict[str, str]:
-    """Return name -> text. The texts describe the headlines of a run and how it was limited."""
+    """Return {name: text}: descriptions of the run's headlines, and how the run was limited."""
     words: dict[str, str] = {}
     for (benchmark, rules), scores in run.scores.items():
         if not scores:
@@ -192,7 +190,7 @@ def _run_texts(run: _TrackedRun) -> dict[str, str]:
 
 
 def _config(run: _TrackedRun) -> dict[str, Scalar]:
-    """Return key -> value of all settings that can affect a score, except the hash of the rows."""
+    """Return {dotted key: value} of all settings that can affect a score, except the rows' hash."""
     manifest = run.manifest
     identity = {k: v for k, v in manifest.tree["identity"].items() if k != "rows"}
     if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:

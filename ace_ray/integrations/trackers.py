@@ -23,7 +23,7 @@ from ace_ray.util.secrets import secrets_in
 
 Scalar = str | int | float | bool
 # (step, metric) -> the value in the tracker.
-Held = Mapping[tuple[int, str], float]
+TrackerValues = Mapping[tuple[int, str], float]
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Publication:
     points: Sequence[Point]
     """One point per model, sorted by step."""
 
-    def missing_points(self, values: Held) -> list[Point]:
-        """Return the points without metrics that the tracker has with the same value. Points of
-        which no metric remains are left out. ``values``: the tracker's values."""
+    def missing_points(self, values: TrackerValues) -> list[Point]:
+        """Return the points with only the metrics whose value differs from the tracker's
+        ``values``. Points without such metrics are left out."""
         points = []
         for point in self.points:
             metrics = {k: v for k, v in point.metrics.items() if values.get((point.step, k)) != v}
@@ -77,8 +77,8 @@ class TensorBoardOptions(Section):
 
 
 def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str:
-    """Write an event file into the folder of the publication, and remove the file of an earlier
-    call. The new file has a later name, since TensorBoard reads files in the order of names."""
+    """Write an event file, remove the file of an earlier call, and return the folder. The new file
+    has a later name, since TensorBoard reads files in the order of names."""
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     subfolder = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
@@ -117,7 +117,7 @@ class ProjectOptions(Section):
 
 def to_trackio(options: ProjectOptions, publication: Publication) -> str:
     """Send a publication to a Trackio run; the run's name is the publication's key. The run is
-    stored on this machine, on a Space of the Hugging Face hub, or on a server."""
+    stored on this machine, on a Space of the Hugging Face hub, or on a server. Return where."""
     import trackio
 
     project, environment = options.project, os.environ
@@ -139,7 +139,7 @@ def to_trackio(options: ProjectOptions, publication: Publication) -> str:
     return f"{(elsewhere or 'trackio').partition('?')[0]}: project {project}"
 
 
-def _trackio_values(project: str, name: str, elsewhere: str | None) -> Held:
+def _trackio_values(project: str, name: str, elsewhere: str | None) -> TrackerValues:
     from trackio.remote_client import RemoteClient
     from trackio.sqlite_storage import SQLiteStorage
 
@@ -151,7 +151,7 @@ def _trackio_values(project: str, name: str, elsewhere: str | None) -> Held:
     return _values_by_step(entries, "step")
 
 
-def _values_by_step(entries: Sequence[Mapping[str, Any]], step: str) -> Held:
+def _values_by_step(entries: Sequence[Mapping[str, Any]], step: str) -> TrackerValues:
     """Return the last value of each metric at each step. ``step``: key of the step in entries."""
     return {
         (int(entry[step]), name): value
@@ -168,7 +168,8 @@ _STEP = "train_step"
 
 
 def to_wandb(options: ProjectOptions, publication: Publication) -> str:
-    """Send a publication to its W&B run. API keys come from the environment or `wandb login`."""
+    """Send a publication to its W&B run, and return the run's URL, or the folder of an offline run.
+    API keys come from the environment or `wandb login`."""
     import wandb
 
     run = wandb.init(
@@ -183,7 +184,7 @@ def to_wandb(options: ProjectOptions, publication: Publication) -> str:
             silent=True, console="off", x_disable_stats=True, save_code=False, disable_git=True
         ),
     )
-    values: Held = {}
+    values: TrackerValues = {}
     if run.resumed:  # never true for an offline run, which cannot be queried
         values = _values_by_step(list(wandb.Api().run(run.path).scan_history()), _STEP)
     run.define_metric(_STEP)
@@ -207,7 +208,7 @@ _KEY = "ace_ray.key"
 
 
 def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
-    """Send a publication to its MLflow run, in the experiment that ``options`` names."""
+    """Send a publication to its MLflow run, and return the names of experiment and run."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param, RunTag
 
@@ -265,7 +266,8 @@ def make_publisher(
 ) -> Callable[[Publication], str]:
     """Return the function that sends publications to the tracker ``name``.
 
-    Raises `UserError` at ``location``: unknown name or option, secret in an option, no package."""
+    Raises `UserError`, which names ``location``, if the tracker or an option is unknown, an option
+    contains a secret, or the tracker's package is not installed."""
     if name not in TRACKERS:
         raise UserError(
             f"{name!r} is not a known tracker", where=location, fix=f"one of {', '.join(TRACKERS)}"

@@ -1,7 +1,7 @@
 """``ace-ray score PATH --benchmark NAME``: turn outputs that another program generated into a run.
 
-The run also has ``verdicts.jsonl``, a line for each output in input order (docs/results.md), unless
-a judge has given verdicts later.
+The run also has ``verdicts.jsonl``, a line for each output in input order (docs/results.md). The
+file is deleted when a judge gives verdicts later.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from ace_ray.util.sanitizing import replace_surrogates
 VERDICTS = "verdicts.jsonl"
 # Maximum number of outputs without a verdict that the summary names.
 _REASONS = 5
-# Smallest sample number of absent turns. Samples that have a string or a larger number get numbers
-# from twice this value downwards, in input order.
+# Smallest sample number that is not the input's own. Absent turns count upwards from it. Outputs
+# whose sample is a string or too large count downwards from its double, in input order.
 _MOST_SAMPLE = 1 << 30
 
 
@@ -107,9 +107,9 @@ def score_outputs(
 
 
 def _read_manifest(store: Store, run_id: str, model: str, fresh: bool) -> Manifest | None:
-    """Return the manifest of the run in ``store``. Raises `UserError`: it must not be replaced.
-
-    The same outputs, which may be scored again, have the same benchmark, path and model."""
+    """Return the manifest of the run in ``store``; None if there is no run. Raises `UserError` if
+    ace_ray evaluated the run, or, without ``fresh``, if ``run_id`` or ``model`` differ: then the
+    run has other outputs, which must not be replaced."""
     if store.get(MANIFEST) is None:
         return None
     stored = read_manifest(store)
@@ -128,7 +128,7 @@ def _read_manifest(store: Store, run_id: str, model: str, fresh: bool) -> Manife
 def write_imported_summary(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     """Write and return the summary of a stored run of outputs that another program generated.
 
-    The summary has the keys of a run, the benchmark's numbers, and facts about the outputs."""
+    It has the keys of a run's summary, the benchmark's numbers, and facts on the outputs."""
     run = StoredRun(store, lambda line: None)
     manifest, ledger = run.manifest, run.ledger
     total = summarize(manifest.tree, {}, ledger.rows, {})
@@ -185,7 +185,7 @@ class _Rows:
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
         # (language, category) -> entry id -> number of outputs of this entry.
-        self.came: dict[tuple[str, str], Counter[str]] = {}
+        self.counts: dict[tuple[str, str], Counter[str]] = {}
         self.declared_entries: dict[tuple[str, str, str], Entry] = {}
         # Reasons of the first outputs without a verdict.
         self._reasons: list[str] = []
@@ -197,7 +197,7 @@ class _Rows:
         line = {name: getattr(entry, name, None) for name in ("language", "category", "id")}
         line["sample"] = output.sample
         if entry is not None:
-            self.came.setdefault(entry.category_key, Counter())[entry.id] += 1
+            self.counts.setdefault(entry.category_key, Counter())[entry.id] += 1
         if isinstance(output, UnscoredOutput):
             self.unscored += 1
             if self.unscored <= _REASONS:
@@ -233,7 +233,7 @@ class _Rows:
 
         Otherwise a dialogue would count as correct if all its answered turns are correct."""
         absent = {"status": "skipped", "error": "not in the input"}
-        for (language, category), times in self.came.items():
+        for (language, category), times in self.counts.items():
             every = self.entries.entries_of(language, category)
             turn_counts: Counter[str] = Counter()
             for entry_id, count in times.items():
@@ -295,8 +295,8 @@ class _Rows:
 def _manifest(rows: _Rows, path: Path) -> dict[str, Any]:
     benchmark, name, run_id = rows.benchmark, rows.benchmark.name, rows.run_id
     section = {"name": benchmark.source or name, **benchmark.resolved()}
-    every = [entry for key in rows.came for entry in rows.entries.entries_of(*key).values()]
-    counts = [count for times in rows.came.values() for count in times.values()]
+    every = [entry for key in rows.counts for entry in rows.entries.entries_of(*key).values()]
+    counts = [count for times in rows.counts.values() for count in times.values()]
     model = {"source": rows.model}
     tree: dict[str, Any] = {"model": model, "benchmarks": [section], "backend": EXTERNAL}
     if len(counts) < len(every):
@@ -332,14 +332,14 @@ def _manifest(rows: _Rows, path: Path) -> dict[str, Any]:
             "notes": rows.notes(),
             "of": len(every),
             "samples": [min(counts), max(counts)],
-            "categories": list(map(list, rows.came)),
+            "categories": list(map(list, rows.counts)),
         },
     }
 
 
 def _replace(store: Store, scratch: Store, manifest: Mapping[str, Any]) -> None:
-    """Replace the run in ``store`` with the one in ``scratch``."""
-    # If this is interrupted, the new manifest must not be with rows or numbers of the old run.
+    """Replace the run in ``store`` with ``manifest`` and the rows and verdicts in ``scratch``."""
+    # If this is interrupted, no rows or numbers of the old run must be beside the new manifest.
     for name in (SUCCESS, SUMMARY, *part_names(store)):
         store.delete(name)
     store.put(MANIFEST, as_json(manifest))

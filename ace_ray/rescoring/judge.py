@@ -1,6 +1,6 @@
-"""``ace-ray score ... --judge FILE``: ask a model about stored answers that no judge saw.
+"""``ace-ray score ... --judge FILE``: ask a model about stored answers without a judge's verdict.
 
-The judge belongs to the command. No stored run, which may be a stranger's, can name one."""
+Only the command names the judge, since a stored run may be a stranger's."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ JUDGED_TOGETHER = 256
 
 
 class Judge:
-    """The endpoint in ``file``, which has answered a request. ``judging`` has the manifest's facts
-    on the judge for each benchmark with a verdict. Raises `UserError`."""
+    """The judge's endpoint, from a config ``file``; it has answered a test request. ``judging``:
+    benchmark -> facts on the judge for the manifest, from the first verdict on. Raises `UserError`
+    if the file does not describe an endpoint, or the endpoint does not answer."""
 
     def __init__(self, file: str) -> None:
         tree = yaml_file(file)
@@ -57,9 +58,11 @@ class Judge:
     def judge_rows(
         self, manifest: Manifest, benchmarks: StoredBenchmarks, rows: Sequence[Row]
     ) -> list[Row]:
-        """Return ``rows`` with the judge's answers in the states of unjudged rows.
+        """Ask the judge about rows with the status ``not_judged``. Return all ``rows``; the judge's
+        answers are in their column ``state``.
 
-        Raises `UserError`: no benchmark asks a judge, or the run has verdicts of another judge."""
+        Raises `UserError` if no benchmark of the run asks a judge, or the run has verdicts of
+        another judge."""
         models = {
             name: (benchmark.role_sampling("judge"), self._facts(benchmark, manifest))
             for name, benchmark in benchmarks.by_name.items()
@@ -79,7 +82,7 @@ class Judge:
                 if await benchmark.judge(entry, episode, RoleModel(model, sampling, facts["role"])):
                     self.judging[benchmark.name] = facts
                 return {**row, "state": readable_json(episode.state)}
-            except Exception:  # noqa: BLE001 - a damaged state; its check, which follows, says so
+            except Exception:  # noqa: BLE001 - a damaged state, which the following check reports
                 log_traceback()
                 return row
 
@@ -98,12 +101,13 @@ class Judge:
             raise UserError(
                 f"the run has verdicts of another judge ({', '.join(paths)} differ)",
                 where="--judge",
-                fix="name that judge; another one needs a run of its own",
+                fix="name the same judge; another judge needs a separate run",
             )
         return facts
 
     def _run(self, work: Callable[[EndpointModel], Awaitable[_T]]) -> _T:
-        """Do ``work``, in a thread of its own if this one runs an event loop, as in a notebook."""
+        """Run ``work`` with the endpoint, in a new thread if this thread runs an event loop, as in
+        a notebook. Return its result."""
 
         async def run() -> _T:
             model = EndpointModel(self._role.endpoint, location=self._location)

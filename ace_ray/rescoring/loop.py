@@ -19,10 +19,11 @@ Change = Callable[[list[Row]], list[Row]]
 def rewrite_rows(
     ledger: Ledger, target: Store, change: Change, *, part_rows: int | None = None
 ) -> None:
-    """Write all rows of ``ledger`` to new parts of ``target``, as ``change`` returns them.
+    """Write all rows of ``ledger``, changed by ``change`` in batches, to new Parquet parts of
+    ``target``.
 
-    ``part_rows``: maximum rows of a part, which limits what an interrupted command loses; None: the
-    rows of the stored part."""
+    ``part_rows``: maximum rows of a part, which limits what an interrupted command loses. If None,
+    a new part has as many rows as the stored part."""
     session = new_session(part_names(target), os.urandom(3).hex())
     for table in ledger.tables(ledger.schema.names):
         size = part_rows or max(1, len(table))

@@ -18,17 +18,17 @@ from ace_ray.types import canonical_json
 
 
 class FirstPrompts:
-    """The prompts of first answers, as token ids. ``sources``: models or folders with their files.
+    """Renders the prompt of a row's first answer with the chat templates of ``sources``: models, or
+    folders with their files. The run's own template is not used: it may be a stranger's.
 
-    A stored run may be a stranger's, so only these templates are rendered. Raises `UserError`: a
-    source cannot be used."""
+    Raises `UserError` if a source cannot be used."""
 
     def __init__(self, sources: Sequence[str], opens: Callable[[str], Store] = open_store) -> None:
         self._folders = [tokenizer_of(source, opens) for source in sources]
         self._chats: dict[str, Chat | None] = {}
 
     def tokens(self, manifest: Manifest, row: Mapping[str, Any]) -> list[int] | None:
-        """Return the prompt of a stored row; None if the template is missing or refuses it."""
+        """Return the token ids of a row's prompt; None if the template is missing or refuses it."""
         chat = self.chat(manifest)
         if chat is None:
             return None
@@ -40,7 +40,7 @@ class FirstPrompts:
             return None
 
     def chat(self, manifest: Manifest) -> Chat | None:
-        """Return the chat template of a run; None if no source has it."""
+        """Return the chat template that the run used; None if no source has this template."""
         stored, sha256 = manifest.format, manifest.tree.get("chat_template_sha256")
         key = canonical_json([sha256, stored.template_kwargs, stored.start_date])
         if key not in self._chats:

@@ -34,11 +34,12 @@ Opens = Callable[[str], Store]
 def score(
     path: str, benchmarks: Sequence[str], output: str | None, judge: str | None, **options: Any
 ) -> tuple[int, dict[str, Any]]:
-    """Score a run again, or outputs into ``output``. The judge in the file ``judge`` then judges
-    the answers that no judge saw. ``options``: ``opens`` and the options of `score_outputs`.
+    """Score the run ``path`` again or, with ``output``, score outputs at ``path`` into a new run.
+    ``judge``: config file of a judge, who then judges answers without a judge's verdict.
+    ``options``: ``opens`` and the options of `score_outputs`.
 
-    Return (exit code, summary). Raises `UserError` as `rejudge_run`, `score_outputs` and `Judge`
-    do."""
+    Return (exit code, summary). Raises `UserError` if the run, the outputs or the judge cannot be
+    used (`rejudge_run`, `score_outputs`, `Judge`)."""
     opened, opens = Judge(judge) if judge else None, options.pop("opens")
     again: dict[str, Any] = {"data": options["data"], "choices": benchmarks, "judge": opened}
     if output is None:
@@ -47,7 +48,7 @@ def score(
         raise UserError(
             "external outputs need exactly one benchmark",
             where=path,
-            fix="name the benchmark; to score a run again, leave the output out",
+            fix="name one benchmark; to score a stored run again, name no output",
         )
     store = opens(output)
     summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
@@ -67,13 +68,13 @@ def rejudge_run(
     """Judge the stored episodes of a run again with this version's checks. Replace the verdicts.
 
     `StoredBenchmarks` explains ``data`` and ``choices``, and which code may run. Before the checks,
-    ``judge`` is asked about the rows that no judge saw.
+    ``judge`` judges the rows without a judge's verdict.
 
     Row ids do not change. Rows whose check raised an exception are judged again; other rows without
     a verdict do not change. New parts are stored before old ones are deleted.
 
-    Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another driver has its
-    lease, or the benchmark's data is not the data of the run."""
+    Return (exit code, summary). Raises `UserError` if ``uri`` is not a run, another process
+    changes the run, or the benchmark's data is not the data of the run."""
     run = StoredRun(opens(uri))
     with Lease.acquire(run.store) as lease:
         benchmarks = StoredBenchmarks(run, choices, data)
@@ -124,7 +125,7 @@ def _rejudge_row(row: Row, benchmarks: StoredBenchmarks) -> Row:
 
 
 def compact_run(uri: str, opens: Opens = open_store) -> None:
-    """Merge the parts of a run into fewer, larger parts. Raises `UserError` if it is not a run."""
+    """Merge the Parquet parts of a run into larger parts. Raises `UserError` if there is no run."""
     run = StoredRun(opens(uri))
     with Lease.acquire(run.store) as lease:
         store, ledger = run.store, run.ledger

@@ -2,8 +2,8 @@
 
 The result is a new run. A row keeps its verdict if all its answers are parsed as before. If a row
 has only one answer and it is parsed differently, the row is judged again. If one of several answers
-is parsed differently, the conversation would have continued differently. Such a row is skipped as
-`DIVERGED` and has no verdict.
+is parsed differently, the conversation would have continued differently. Such a row has no verdict,
+the status ``skipped`` and the error class `DIVERGED`.
 """
 
 from __future__ import annotations
@@ -90,9 +90,11 @@ class _Answer(PartialModel):
 class ReparseResult:
     """The result of `reparse_run`.
 
-    ``moved`` maps (benchmark, category) to counts: ``answers`` that are parsed differently, rows
-    that ``gained`` or ``lost`` a valid verdict under the benchmark's first rule set, and
-    ``diverged`` rows. ``bounds`` maps a benchmark to its four headlines (`_bounds`)."""
+    ``unread``: answers that cannot be parsed again. ``with_ids``: the run stores token ids of all
+    answers. ``with_tools``: an answer was to a request with tools. ``moved`` maps (benchmark,
+    category) to counts: ``answers`` that are parsed differently, rows that ``gained`` or ``lost`` a
+    valid verdict under the benchmark's first rule set, and ``diverged`` rows. ``bounds`` maps a
+    benchmark to its four headlines (`_bounds`)."""
 
     uri: str
     run: str
@@ -115,7 +117,7 @@ class ReparseResult:
         return ", ".join([f"vLLM {self.versions.get('vllm')}", *parser_names])
 
     def update_readings(self, records: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-        """Return records of sessions or engines, with the parsers that `reparse_run` used."""
+        """Return records of sessions or engines, with this result's versions in ``reading``."""
         readings = [(record, record.get("reading")) for record in records or ()]
         return [
             {**record, "reading": {**(r if isinstance(r, Mapping) else {}), **self.versions}}
@@ -127,7 +129,7 @@ class ReparseResult:
 
 
 class _MissingAnswer(Exception):
-    """Raised if the benchmark requests an answer that is not stored."""
+    """The benchmark requests an answer that is not stored."""
 
 
 class _Replay:
@@ -198,7 +200,7 @@ def reparse_run(
     target = opens(output) if output else opens(beside).child(f"reread-{key}")
     if part_names(target):
         raise UserError(
-            "the folder already contains rows", where=target.root, fix="name another with --output"
+            "the folder already contains rows", where=target.root, fix="name another --output"
         )
     ledger = run.ledger
     stored.read()
@@ -301,7 +303,8 @@ def _reparse_batch(
 def _answers(
     row: Mapping[str, Any], result: ReparseResult
 ) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
-    """Return a row's assistant messages with stored answers; [] if they cannot be parsed again."""
+    """Return (message, stored answer) for each assistant message of a row. Return [] if the answers
+    cannot be parsed again, and count them in ``result``."""
     messages = [m for m in messages_of(row) if m.get("role") == "assistant"]
     ids = token_ids_of(row) or []
     if not ids and messages:
@@ -325,8 +328,8 @@ def _answers(
 
 
 def offered_tools(row: Mapping[str, Any], answer: int) -> str | None:
-    """Return the tools, a JSON list, that were offered for answer number ``answer`` of a row.
-    Raises `UserError`: the column is damaged."""
+    """Return the tools that were offered for answer number ``answer`` (from 1) of a row, as a JSON
+    list, or None. Raises `UserError` if the row's column ``tools`` is damaged."""
     if row["tools"] is None:
         return None
     location = f"row {row['row_id']}, column tools"
@@ -367,7 +370,7 @@ def message_line(message: Mapping[str, Any], limit: int) -> str:
     return one_line(calls or json.dumps(message.get("content"), ensure_ascii=False), limit)
 
 
-@lru_cache(64)  # two readings of an answer mostly have the same arguments
+@lru_cache(64)  # the old and the new parse mostly have the same arguments
 def normalize_json(arguments: str) -> str:
     """Return ``arguments`` in one spelling of their JSON, or unchanged if they are not JSON."""
     try:

@@ -1,7 +1,7 @@
-"""Decide what the config in a stored ``run.json``, which may be a stranger's, may lead to.
+"""Load the benchmarks of a stored run without trusting its ``run.json``, which may be a stranger's.
 
-Commands that judge stored rows use its benchmarks only: installed ones, and local files that the
-command names. No model, adapter, template, store, endpoint, role or tracker in it is used."""
+Commands that judge stored rows use installed benchmarks, and local files that the command names.
+They use no model, adapter, template, store, endpoint, role or tracker of the stored config."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class StoredBenchmarks:
     """The benchmarks of the stored ``run``, with the entries of its rows.
 
     ``choices``: the benchmarks that the command names. A local file is executed only if it is among
-    them. ``data`` replaces the data of one benchmark: the only one in ``choices``, or else in the
-    run. Code in other data is executed only if its hash is known.
+    them. ``data`` replaces the data of the only benchmark in ``choices``, or else in the run. Code
+    in other data is executed only if its hash is known.
 
-    Raises `UserError`: the command must name code or data, or the benchmarks have changed."""
+    Raises `UserError` if the command must name code or data, or a benchmark's rule sets changed."""
 
     def __init__(self, run: StoredRun, choices: Sequence[str], data: str | None = None) -> None:
         self._run, manifest, store = run, run.manifest, run.store
@@ -60,7 +60,7 @@ class StoredBenchmarks:
 
     def read(self) -> None:
         """Read the entries from which the rows were made, and load the code of their tools.
-        Raises `UserError`: the data is not the data of the run, or lacks a row's entry."""
+        Raises `UserError` if the data is not the data of the run, or lacks a row's entry."""
         for name, benchmark in self.by_name.items():
             entries = run_entries(benchmark, self._run)
             self._entries |= {(name, *entry.key): entry for entry in entries}
@@ -102,7 +102,8 @@ def _use_trusted_file(
 
 
 def _owner_of(data: str, names: Sequence[str], choices: Sequence[str], store: Store) -> str:
-    """Return the one of ``names``, the run's benchmarks, whose data is ``data``."""
+    """Return the benchmark to which ``data`` belongs. ``names``: the run's benchmarks. Raises
+    `UserError` unless ``choices`` or ``names`` has only this benchmark."""
     (name,) = choices if len(choices) == 1 else names if len(names) == 1 else ("",)
     if name not in names:
         which = f"no benchmark {name!r}" if name else "several benchmarks"

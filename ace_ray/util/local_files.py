@@ -11,8 +11,9 @@ from ace_ray.errors import UserError
 
 
 def path_of(text: str | Path, location: str) -> Path:
-    """Return ``text`` as a path, with ``~`` expanded. The file or folder may be missing.
-    Raises `UserError` at ``location``: the path is not valid, or its permissions forbid reading."""
+    """Return ``text`` as a path, with ``~`` expanded. The file or folder may be missing. Raises
+    `UserError`, which names ``location``, if the path is invalid or its permissions forbid reading.
+    """
     path = Path(text)
     try:
         path = path.expanduser()
@@ -35,13 +36,13 @@ def path_of(text: str | Path, location: str) -> Path:
 
 
 def local_folder(text: str, location: str) -> Path:
-    """Return `path_of` of a folder. Raises `UserError` for a URI, too."""
+    """Return a folder like `path_of`. Also raises `UserError` if ``text`` is a URI."""
     refuse_uri(text, location)
     return path_of(text, location)
 
 
 def refuse_uri(text: str, location: str) -> None:
-    """Raise `UserError` if ``text`` is a URI, such as one of S3, and not a path."""
+    """Raise `UserError` if ``text`` is a URI, such as ``s3://bucket``, and not a path."""
     scheme, separator, _ = text.partition("://")
     if separator:  # the rest is not shown: it may contain a password
         problem = f"{scheme[:20]}:// is not a local folder"
@@ -60,8 +61,8 @@ _OTHER_MARKS = {
 def strip_bom(content: bytes, location: str | Path) -> bytes:
     """Return the UTF-8 text ``content`` without a byte order mark at its start.
 
-    Windows editors write this mark, and Python reads it as a character. Raises `UserError` at
-    ``location``: the text has the mark of another encoding."""
+    Windows editors write this mark, and Python reads it as a character. Raises `UserError`, which
+    names ``location``, if the text has the mark of another encoding."""
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):
             raise UserError(

@@ -39,7 +39,8 @@ class InvalidContent(ValueError):
 
 
 def json_tree(content: bytes | str) -> Any:
-    """Parse ``content`` as JSON. Lone surrogates become U+FFFD. Raises `InvalidContent`."""
+    """Parse ``content`` as JSON. Lone surrogates become U+FFFD. Raises `InvalidContent` if it is
+    not JSON, or too large, too deep, or has a number that is not finite or exceeds 64 bits."""
     return to_plain_json(
         parse_limited_json(content, MOST_BYTES, MOST_VALUES, _refuse_constant), finite=True
     )
@@ -52,7 +53,7 @@ def parse_limited_json(
     parse_constant: Callable[[str], Any] | None = None,
 ) -> Any:
     """Parse JSON of at most ``most_bytes`` bytes and ``most_values`` values. Raises
-    `InvalidContent`."""
+    `InvalidContent` if ``content`` is larger or is not JSON."""
     if len(content) > most_bytes:
         raise InvalidContent(f"is larger than {most_bytes >> 20} MiB")
     try:
@@ -71,7 +72,7 @@ def parse_limited_json(
 
 def json_of_row(text: str | None) -> Any:
     """Parse a JSON column of a row. Unlike `json_tree`, keep infinite numbers and lone surrogates,
-    since a model may have written them. Raises `InvalidContent`."""
+    since a model may have written them. Raises `InvalidContent` if it is not JSON or too large."""
     if not isinstance(text, str):
         raise InvalidContent("is not a string")
     tree = parse_limited_json(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
@@ -81,7 +82,8 @@ def json_of_row(text: str | None) -> Any:
 
 
 def json_object(content: bytes | str, location: str) -> dict[str, Any]:
-    """Parse the content of the file ``location`` as a JSON object. Raises `UserError`."""
+    """Parse the content of the file ``location`` as a JSON object. Raises `UserError` if it is not
+    a valid object (`json_tree`)."""
     fix = "name an intact run"
     try:
         tree = json_tree(content)
@@ -93,7 +95,7 @@ def json_object(content: bytes | str, location: str) -> dict[str, Any]:
 
 
 def yaml_tree(text: str) -> Any:
-    """Parse ``text`` as YAML or JSON. Raises `InvalidContent`."""
+    """Parse ``text`` as YAML or JSON. Raises `InvalidContent` if it is neither, or too large."""
     if text.lstrip()[:1] == "{":
         try:
             return json_tree(text)
@@ -122,8 +124,8 @@ def _yaml_problem(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses duplicate keys of a mapping, of which PyYAML silently uses the
-    last, and aliases that repeat too much text or contain themselves."""
+    """A YAML loader that refuses duplicate keys, since PyYAML silently uses the last, and aliases
+    that repeat too much text or contain themselves."""
 
     _repeated_chars = 0
 
@@ -162,8 +164,8 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_short_int)
 
 
 def to_plain_json(value: Any, *, finite: bool, depth: int = 0) -> Any:
-    """Convert a parsed ``value`` to plain JSON values. Raises `InvalidContent`, also for an
-    infinite number if ``finite`` is true."""
+    """Convert a parsed ``value`` to plain JSON values. Raises `InvalidContent` if it is too deep,
+    has an integer of more than 64 bits or, with ``finite``, a number that is not finite."""
     if depth > MOST_DEPTH:
         raise InvalidContent(_DEEP)
     if isinstance(value, str):
@@ -269,7 +271,7 @@ def bounded_time(value: object, after_s: float = 0.0) -> datetime:
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the first invalid key of an object, and the problem."""
+    """Return the first problem of pydantic's ``error`` as ``key.path: problem``."""
     first = error.errors(include_input=False, include_url=False)[0]
     problem = "is not an object" if first["type"] == "model_type" else str(first["msg"]).lower()
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), problem)))

@@ -50,7 +50,7 @@ def sanitize_text(text: str, longest: int = 2_000) -> str:
 
 
 def one_line(text: str, longest: int = 200) -> str:
-    """Return the `sanitize_text` text on one line, with single spaces."""
+    """Return ``text`` on one line with single spaces, cleaned and cut by `sanitize_text`."""
     return " ".join(sanitize_text(text, longest).split())
 
 

@@ -64,7 +64,8 @@ _HEADER = re.compile(
 _NO_VALUES = frozenset({"false", "none", "null", "true"})
 # Code that reads a secret. Letters only, since secrets have digits.
 _CODE = re.compile(r"[A-Za-z_]{1,40}(?:\.[A-Za-z_]{1,40}){0,4}[()]|(?:os|self)\.[a-z_]{1,40}\Z")
-_OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xamzsignature"})
+# Further names, in letters only, that are secret in the query of a URL.
+_QUERY_NAMES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xamzsignature"})
 
 
 def is_secret_name(name: str) -> bool:
@@ -122,7 +123,7 @@ def mask_key(text: str, key: str | None) -> str:
 
 def _is_secret_key(name: str) -> bool:
     plain = unquote_plus(name)
-    return is_secret_name(plain) or re.sub(r"[^a-z]", "", plain.lower()) in _OF_QUERIES
+    return is_secret_name(plain) or re.sub(r"[^a-z]", "", plain.lower()) in _QUERY_NAMES
 
 
 def _mask_value(match: re.Match[str]) -> str:

@@ -36,8 +36,8 @@ ONCE_S = 1.0
 
 
 class Interrupts:
-    """Handles SIGINT and SIGTERM. While rows are evaluated (`drainable`), the first signal lets
-    rows in flight end. The second, and any signal at other times, ends the run at once.
+    """Handles SIGINT and SIGTERM. While rows are evaluated (``drainable``), the first signal lets
+    rows in flight end. The second signal, and any signal at other times, ends the run at once.
 
     Works only in the main thread; in other threads it does not change the handlers."""
 
@@ -47,7 +47,7 @@ class Interrupts:
         self.drainable = False
         self._abort: BaseException | None = None
         self._woken_at = 0.0
-        self._asked_at = 0.0
+        self._signal_at = 0.0
         self._timer = threading.Timer(0.0, self._interrupt_main)
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[int, Any] = {}
@@ -77,8 +77,8 @@ class Interrupts:
             self._interrupt_main()
 
     def abort_at(self, end: float | None) -> None:
-        """Call `abort` at the time ``end`` (`time.monotonic`) unless another call comes
-        before. None: do not call it any more."""
+        """End the run with a `KeyboardInterrupt` at the time ``end`` (seconds of `time.monotonic`).
+        A later call replaces the time; None removes it."""
         self._timer.cancel()
         if end is not None:
             stop, wait_s = KeyboardInterrupt(TIME_LIMIT), max(0.0, end - time.monotonic())
@@ -113,9 +113,13 @@ class Interrupts:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._abort is not None:
             raise self._abort
-        if self.is_interrupted and time.monotonic() - self._asked_at < ONCE_S:
+        if self.is_interrupted and time.monotonic() - self._signal_at < ONCE_S:
             return
-        first, self.is_interrupted, self._asked_at = not self.is_interrupted, True, time.monotonic()
+        first, self.is_interrupted, self._signal_at = (
+            not self.is_interrupted,
+            True,
+            time.monotonic(),
+        )
         if not (first and self.drainable):
             raise KeyboardInterrupt
 

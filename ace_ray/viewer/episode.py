@@ -81,12 +81,13 @@ def _changes(key_path: tuple[str | int, ...], before: Any, after: Any) -> Iterat
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EpisodeView:
-    """One row to show. Long values are `shorten_json`.
+    """One row to show. `shorten_json` has shortened long values.
 
     ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``tools``: tools that the
     chat template offered, None if the messages contain them. ``gold``: gold answer in a 1-tuple,
     None if not stored. ``states``: sandbox before and after the episode, None without a sandbox.
-    ``changed``: differences between these two. ``state``: the row's column ``state``."""
+    ``changed``: differences between the two states. ``state``: the row's column ``state``, which
+    the benchmark defines. ``facts``: the columns `FACTS`."""
 
     row_id: str
     key: Mapping[str, str]
@@ -154,7 +155,7 @@ class EpisodeView:
 
 def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeView:
     """Build the view of ``row``, which has `COLUMNS` and the columns of the verdicts of
-    ``benchmark``. Raises `UserError`: the row is invalid."""
+    ``benchmark``. Raises `UserError` if its messages or its state are damaged."""
     messages, state = messages_of(row), state_of(row)
     states = benchmark.sandbox_states(state)
     changed = [] if states is None else list(islice(_changes((), *states), MOST_CHANGES))

@@ -15,28 +15,28 @@ from ace_ray.viewer.episode import COLUMNS, KEYS, EpisodeView, episode_view
 
 # Minimum characters of a row id that identify a row.
 SHORTEST_ID = 6
-# Maximum characters of rows in memory; a single row may have more.
-MOST_HELD = 32 << 20
+# Characters after which `episodes` yields the rows that it has read; a single row may have more.
+GROUP_CHARS = 32 << 20
 
 
 def episodes(run: StoredRun, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
-    """Yield ``rows`` with their texts. Rows that no longer exist are left out.
+    """Read all content of ``rows``; yield an `EpisodeView` for each row that still exists.
 
-    To bound memory, texts are read in groups of about `MOST_HELD` characters. The order of ``rows``
-    is kept only within a group."""
+    To bound memory, rows are read in groups of about `GROUP_CHARS` characters. The order of
+    ``rows`` is kept only within a group."""
     indices = {row.row_id: index for index, row in enumerate(rows)}
     classes = {name: class_of(name, run.manifest) for name in {row.benchmark for row in rows}}
     group: list[dict[str, Any]] = []
     chars = 0
 
     def views() -> Iterator[EpisodeView]:
-        for texts in sorted(group, key=lambda texts: indices[texts["row_id"]]):
-            yield episode_view(texts, classes[rows[indices[texts["row_id"]]].benchmark])
+        for content in sorted(group, key=lambda content: indices[content["row_id"]]):
+            yield episode_view(content, classes[rows[indices[content["row_id"]]].benchmark])
 
-    for texts in run.read_columns(rows, [*COLUMNS, *verdict_names(run.manifest.all_rule_sets)]):
-        group.append(texts)
-        chars += sum(len(value) for value in texts.values() if isinstance(value, str))
-        if chars > MOST_HELD:
+    for content in run.read_columns(rows, [*COLUMNS, *verdict_names(run.manifest.all_rule_sets)]):
+        group.append(content)
+        chars += sum(len(value) for value in content.values() if isinstance(value, str))
+        if chars > GROUP_CHARS:
             yield from views()
             group, chars = [], 0
     yield from views()
@@ -52,7 +52,7 @@ def entry_order(row: ResultRow) -> tuple[object, ...]:
 
 
 def key_of(row: ResultRow) -> tuple[object, ...]:
-    """Return the key by which a row is found in another run."""
+    """Return the key that the same sample of the same entry also has in another run."""
     return (*row.path, row.sample, row.repeat)
 
 
@@ -105,8 +105,8 @@ class Filter:
 
 
 def select(run: StoredRun, query: Filter, base: StoredRun | None = None) -> list[ResultRow]:
-    """Return the rows of ``run`` that match ``query``, in `entry_order`. If ``base`` is a run,
-    return only rows that have another verdict there."""
+    """Return the rows of ``run`` that match ``query``, in `entry_order`. If ``base`` is given,
+    return only rows whose verdict in the run ``base`` differs."""
     theirs = None if base is None else {key_of(row): row for row in base.rows}
     rows = []
     for row in run.rows:
@@ -117,7 +117,7 @@ def select(run: StoredRun, query: Filter, base: StoredRun | None = None) -> list
 
 
 def select_known(run: StoredRun, query: Filter, base: StoredRun | None = None) -> list[ResultRow]:
-    """Return rows as `select`. Raises `UserError`: no row can match, or the entry is unknown."""
+    """Return rows as `select` does. Raises `UserError` if a value in ``query`` does not occur."""
     query.check(run)
     rows = select(run, query, base)
     if query.entry and not rows:
@@ -130,7 +130,7 @@ def select_known(run: StoredRun, query: Filter, base: StoredRun | None = None) -
 
 
 def is_changed(row: ResultRow, by_key: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:
-    """Return whether ``by_key`` contains the row with another verdict under ``rules``."""
+    """Return whether the same row in ``by_key`` (`key_of` -> row) has another verdict."""
     match = by_key.get(key_of(row))
     return match is not None and is_right(match, rules) != is_right(row, rules)
 

@@ -2,8 +2,8 @@
 
 The server writes nothing. A request needs a secret token, since other users of the machine can
 reach the port. Requests with another host name are refused, so that other web pages cannot read
-answers. The content security policy forbids foreign scripts, and templates escape all values. Long
-texts are folded, and invisible characters are replaced by their names.
+the responses. The content security policy forbids foreign scripts, and templates escape all values.
+Long texts are folded, and invisible characters are replaced by their names.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _HEADERS = {
 
 
 def serve(runs: Sequence[RunTable], port: int | None) -> None:
-    """Serve until the process is interrupted. Raises `UserError`: the port is taken."""
+    """Print the URL, and serve ``runs`` until the process is interrupted."""
     listener, token = listener_at(port), secrets.token_urlsafe(32)
     address = f"http://{HOST}:{listener.getsockname()[1]}/?{TOKEN}={token}"
     print(f"view: {address} (Ctrl-C to stop)", flush=True)  # with the token unmasked
@@ -75,6 +75,8 @@ def serve(runs: Sequence[RunTable], port: int | None) -> None:
 
 
 def listener_at(port: int | None) -> socket.socket:
+    """Listen on ``port``, or if None, on the first free port from `PORT` on. Return the socket.
+    Raises `UserError` if the ports are in use."""
     for candidate in [port] if port is not None else range(PORT, PORT + _PORTS):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -115,7 +117,7 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
 class _TokenMiddleware:
     """Middleware that refuses requests without the token in the URL or in a cookie.
 
-    A request with the token in its URL gets a cookie, and a redirect to the URL without it."""
+    A request with the token in its URL gets a cookie, and is redirected to a URL without it."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token
@@ -150,7 +152,7 @@ class _NotFound(UserError):
 
 
 class _PageHandlers:
-    """Handlers of the pages. They are not asynchronous, so Starlette runs them in threads."""
+    """Handlers of the pages. Starlette runs them in threads, since they are not asynchronous."""
 
     def __init__(self, runs: Sequence[RunTable]) -> None:
         self._runs: dict[str, RunTable] = {}
@@ -211,7 +213,7 @@ class _PageHandlers:
         )
 
     def row(self, request: Request) -> Response:
-        """Show a row. If the URL names another run, show its row of this entry as well."""
+        """Show a row. If the URL names another run, show the same row of that run beside it."""
         name, run = self._run(request)
         row_id = request.path_params["row"]
         if (row := run.by_id.get(row_id)) is None:
@@ -244,7 +246,8 @@ class _PageHandlers:
     def _row_links(
         self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool
     ) -> dict[str, str]:
-        """Return links to the previous and next row in the list, and the position of ``row``."""
+        """Return links to the previous and the next row in the list, and the position of ``row``.
+        With ``pair``, the links show the rows of two runs side by side."""
         row_ids = [r.row_id for r in run.select(link.query, self._runs.get(link.against))]
         if row.row_id not in row_ids:
             return {"previous": "", "next": "", "place": ""}
@@ -308,14 +311,14 @@ def _page_number(text: str | None) -> int:
 
 
 def text_view(text: str) -> dict[str, Any]:
-    """Return a string to show. ``start``: if it is folded, its beginning as one line; else ""."""
+    """Return the template's values for a string. ``start``: first line of a long, folded string."""
     start = mark_hidden(" ".join(text[:_START].split())) if len(text) > FOLDED else ""
     return {"text": excerpt(text, SHOWN_CHARS), "length": len(text), "start": start}
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
-    """Return the values for the page of a row. The value ``first_answer`` is the index of the first
-    answer, before which the page shows the offered tools."""
+    """Return the template's values for a row. ``first_answer``: index of the model's first answer;
+    the page shows the offered tools before it."""
     roles = [step.role for step in view.steps]
     first_answer = roles.index("assistant") if "assistant" in roles else len(roles)
     return {"view": view, "facts": view.fact_texts(), "first_answer": first_answer}

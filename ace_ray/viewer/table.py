@@ -1,6 +1,6 @@
 """Keep the rows of a run for the pages of the viewer, and read new rows while the run grows.
 
-The columns that lists show are read once per part and kept in memory. Texts are not kept."""
+The columns that lists show are read once per Parquet part and kept in memory; texts are not."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ RIGHT, WRONG = "right", "wrong"
 
 
 def tables_of(stores: Sequence[Store]) -> list[RunTable]:
-    """Open the runs in ``stores``. For a sweep, open all of its runs that have started.
+    """Open the runs in ``stores``. For a sweep, open all runs that have started.
 
-    Raises `UserError`: a store is not a run or sweep, or none of the sweep's runs has started."""
+    Raises `UserError` if a store has no run and no sweep, or no run of the sweep has started."""
     runs: list[Store] = []
     for store in stores:
         folders = run_folders(store)
@@ -58,9 +58,9 @@ _IN_URL = ("benchmark", "category", "language", "verdict", "error_type", "rules"
 
 @dataclass(frozen=True, slots=True)
 class Query(Filter):
-    """A filter from a URL. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED`, or "changed" (another
-    verdict in the other run). ``cause``: why the row differs from the other run
-    (`ace_ray.reports.explain.CAUSES`)."""
+    """A filter from a URL. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED`, or "changed" (the verdict
+    in the run to compare with differs). ``cause``: why the row differs from that run
+    (`ace_ray.reports.explain.CAUSES`). ``text``: a text that the row contains."""
 
     verdict: str = ""
     cause: str = ""
@@ -79,11 +79,11 @@ class Query(Filter):
 class RunTable:
     """A stored run, complete or not, that is read again when it has grown.
 
-    Threads may share it. A thread waits for another one only while that one reads new parts, or
-    finds causes for the same filter."""
+    Threads may share it. A thread waits only while another thread reads new parts, or explains why
+    rows differ from another run."""
 
     def __init__(self, store: Store) -> None:
-        """Open a run. Raises `UserError`: ``store`` is not a run, or it cannot be read."""
+        """Open a run. Raises `UserError` if ``store`` has no run, or cannot be read."""
         self._store = store
         self._reading, self._explaining = threading.Lock(), threading.Lock()
         # Columns of each part that lists show.
@@ -106,7 +106,8 @@ class RunTable:
         return self.run.manifest.all_rule_sets
 
     def refresh(self) -> bool:
-        """Read new parts; return whether they changed. Raises `UserError`: the store is down."""
+        """Read the rows again if the stored parts have changed, and return whether they have.
+        Raises `UserError` if the store cannot be read."""
         with self._reading:
             # Also look at the parts of a finished run: they may still be merged.
             names = part_names(self._store)
@@ -128,7 +129,7 @@ class RunTable:
     def _read(
         self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema, row: int | None
     ) -> pa.Table | str:
-        """Read columns of a part like `read_part`, but columns that lists show only once."""
+        """Read columns of a part like `read_part`; keep the columns that lists show in memory."""
         narrow = [*result_columns(rule_sets_in(schema.names)), "attempts"]
         if not set(columns) <= set(narrow):
             return read_part(store, name, columns, schema, row)
@@ -144,8 +145,8 @@ class RunTable:
         return name if name in self.rule_sets else self.rule_sets[0]
 
     def select(self, query: Query, base: RunTable | None = None) -> list[ResultRow]:
-        """Return the rows that match ``query``, in the order of their entries. Raises `UserError`:
-        texts cannot be read."""
+        """Return the rows that match ``query``, in `entry_order`. ``base``: run to compare with.
+        Raises `UserError` if the texts of rows cannot be read."""
         rules = self.rules_of(query.rules)
         rows = [row for row in self.rows if query.is_match(row, rules)]
         if query.verdict in (RIGHT, WRONG):
@@ -163,7 +164,7 @@ class RunTable:
         return rows
 
     def _causes(self, base: RunTable) -> Mapping[tuple[object, ...], str]:
-        """Return why rows differ from their rows in ``base``. The last result is kept."""
+        """Return `key_of` -> cause for each row that differs in ``base``; keep the last result."""
         with self._explaining:
             runs = (base.run, self.run)
             if self._explained[0] != runs:
@@ -172,7 +173,8 @@ class RunTable:
             return self._explained[1]
 
     def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
-        """Return (value, number of rows), most frequent first. The value "" is left out."""
+        """Count the rows by ``value(row)``. Return (value, count), the most frequent first and
+        without the value ""."""
         counts = Counter(filter(None, map(value, self.rows)))
         return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
@@ -197,7 +199,7 @@ class RunTable:
         yield from ignored_warnings(self.run.ledger)
 
     def episode(self, row: ResultRow) -> EpisodeView:
-        """Read a complete row. Raises `UserError`: it cannot be read."""
+        """Read a complete row. Raises `UserError` if the row cannot be read."""
         (view,) = episodes(self.run, [row])
         return view
 

@@ -195,6 +195,6 @@ def test_the_hub_takes_no_partial_results(invoke, tmp_path, changes, words) -> N
     result = invoke("export", folder, "--to", "hf", "--dataset", "o/d", *out)
     assert result.code == 2
     assert words in result.stderr
-    assert "publish a complete run" in result.stderr
+    assert "export a complete run" in result.stderr
     wrong = invoke("export", folder, "--to", "inspect", "--dataset", "o/d", *out)
     assert "--dataset: applies to --to hf only; leave it out" in wrong.stderr

@@ -66,7 +66,7 @@ def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(tmp_path, log
     (sweep / "run-step_100" / "summary.json").write_text("{}")
     log_lines.clear()
     assert [point.step for point in of(sweep).points] == [200]
-    assert log_lines[0].startswith("step_100: skipped: ")
+    assert log_lines[0].startswith("step_100: not published: ")
     (sweep / "run-step_200" / "_SUCCESS").unlink()
     with pytest.raises(UserError, match="no run of the sweep can be published"):
         of(sweep)

@@ -109,7 +109,7 @@ def test_json_has_all_rows_and_complete_texts(invoke, tmp_path, monkeypatch) -> 
         assert view["steps"][-1]["text"] == stored_row["output"]
         assert view["verdicts"]["official"]["valid"] == stored_row["official_valid"]
     # Rows that do not fit into memory together come as they are stored.
-    monkeypatch.setattr("ace_ray.viewer.row_filter.MOST_HELD", 1)
+    monkeypatch.setattr("ace_ray.viewer.row_filter.GROUP_CHARS", 1)
     streamed = invoke("show", folder, "--json").stdout.splitlines()
     assert {json.loads(line)["row_id"] for line in streamed} == read.keys()
 

@@ -61,14 +61,15 @@ class Answer:
 
 
 def add_protocol(system: str, tools: Tools, who: str) -> str:
-    """Return the text protocol, followed by the system message; ``who`` is agent, solo or user. The
-    tools come first: they are the same in all tasks, so engines can cache the prefix."""
+    """Return the text protocol with ``tools``, followed by the system message. ``who``: "agent",
+    "solo" or "user". Tools are first: all tasks have the same, so engines can cache the prefix."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
     return PROTOCOL % (_OTHERWISE[who], "\n".join(lines)) + system
 
 
 def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
-    """Read a turn from a completion. ``tools`` are the tools that were offered."""
+    """Read the turn in a completion. ``tools``: the offered tools. ``native``: the model's template
+    offered them; else the text protocol did."""
     if native and completion.tools is not None:
         return Answer(completion.tools.content, completion.tools.calls)
     if native or not tools:
@@ -93,5 +94,5 @@ def _read(text: str, tools: Tools) -> Answer:
 
 
 def results_text(answers: Sequence[tuple[str, str]]) -> str:
-    """Return the text protocol's message with results of calls; ``answers``: (tool, result)."""
+    """Return the text protocol's message with the results of calls, (tool name, result) pairs."""
     return "\n".join(_RESULT % pair for pair in answers)

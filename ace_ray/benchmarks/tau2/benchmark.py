@@ -454,7 +454,8 @@ class Tau2(Benchmark):
 
 
 def _count_tasks(package: UpstreamPackage) -> Mapping[str, int]:
-    """Check all files that runs need; count tasks by "<category>/<split>". Raises `UserError`."""
+    """Check all files that runs need; return {"<category>/<split>": number of tasks}. Raises
+    `UserError` if a file is missing or invalid."""
     read_prompt_texts(package)
     rows = {}
     for category in CATEGORIES.values():

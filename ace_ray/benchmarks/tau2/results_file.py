@@ -140,8 +140,8 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | UnscoredOutp
     """Yield the simulations of a results file as episodes, in the form that a run stores.
 
     ``path`` is one JSON file, or a folder with ``results.json`` and ``simulations/*.json``. A
-    simulation that cannot be read is `UnscoredOutput`. Raises `UserError` if ``path`` is
-    neither."""
+    simulation that cannot be read is an `UnscoredOutput`. Raises `UserError` if ``path`` is not
+    such a file or folder."""
     head, simulations = _open(path)
     category = _category(head, path)
     # If the data cannot be read, fail here, not once for each simulation.
@@ -183,7 +183,7 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | UnscoredOutp
 
 def _open(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
     """Open the results file at ``path``. Return its JSON value, and (name, source) for each
-    simulation. Errors use the name. The source is a JSON value, or the path of a JSON file."""
+    simulation. Errors show the name; the source is a JSON value, or the path of a JSON file."""
     file = path / "results.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise _no_results(path, "lacks results.json")
@@ -227,7 +227,7 @@ def _category(head: Mapping[str, Any], path: Path) -> Category:
 
 
 def _json_file(path: Path) -> Any:
-    """Read a JSON file, which may have NaN, Infinity and a byte order mark. Raises `UserError`."""
+    """Read a JSON file with NaN and Infinity. Raises `UserError` if it is too large or no JSON."""
     raw = read_bounded(path, MAX_RESULTS_BYTES)
     try:
         return json.loads(raw, parse_int=_integer)

@@ -109,8 +109,8 @@ class Rollout:
             self.steps += 1
 
     def _end_reason(self, speaker: Speaker, answer: Answer | None) -> str | None:
-        """Return why the episode is over, None if it goes on. Limits are checked only if no call is
-        pending. A reached limit takes precedence over the endings "user_stop" and "agent_stop"."""
+        """Return why the episode ends after a turn, or None if it goes on. Limits are checked only
+        if no call is pending. They take precedence over "user_stop" and "agent_stop"."""
         reason = None
         if answer is not None and answer.is_empty:
             return "agent_error" if speaker == "assistant" else "user_error"
@@ -132,8 +132,8 @@ class Rollout:
         return reason
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
-        """Start the episode with the task's ``history``, if any. Return who spoke last, and what
-        was said; None if the last message is a tool's result."""
+        """Start the episode with the task's ``history``, if any. Return who spoke last, and this
+        last turn; None in its place if the last message is a tool's result."""
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:
@@ -225,8 +225,8 @@ class Rollout:
         return replace(sampling, stop=(*sampling.stop, RESULT_MARK))
 
     def _record_turn(self, speaker: Speaker, answer: Answer) -> Answer:
-        """Record a turn and return it. If a call's arguments are unusable, upstream's run fails;
-        here the returned turn is empty."""
+        """Record a turn and return it. If a call's arguments are not JSON or too deep, return an
+        empty turn, which ends the episode; upstream's run fails."""
         if not all(map(_is_readable, answer.calls)):
             self._add_turn(speaker, Answer(answer.text))
             return Answer("")
@@ -234,8 +234,8 @@ class Rollout:
         return answer
 
     def _add_turn(self, speaker: Speaker, answer: Answer) -> None:
-        """Add a turn to the trajectory and the chats. A text is added to the other side's
-        chat, too. A turn with calls is not."""
+        """Add a turn to the trajectory and the chats. A turn with calls is not added to the other
+        side's chat."""
         calls = self._number_calls(speaker, answer)
         message: Message = {"role": speaker, "content": answer.text}
         if calls:

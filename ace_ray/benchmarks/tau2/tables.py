@@ -17,8 +17,8 @@ _MOST_TRIALS = 4
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """Return the scores. The first is the unweighted mean of the leaderboard's domains. Then follow
-    a score for each domain, and a score for all rows together.
+    """Return the scores under the rule set ``rules``: the unweighted mean of the leaderboard's
+    domains, then a score for each domain, then a score for all rows together.
 
     If no domain of the leaderboard was run, the mean covers the domains that were run."""
     present = summary["categories"]

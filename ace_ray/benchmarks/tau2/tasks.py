@@ -151,7 +151,7 @@ class Task(PartialModel):
 
 
 def task_of(tree: Any, source: str) -> Task:
-    """Validate a task. Raises `UserError` that names the invalid key."""
+    """Validate a task of the file ``source``. Raises `UserError`, which names an invalid key."""
     task_id = tree.get("id") if isinstance(tree, Mapping) else None
     location = f"{source}, task {task_id!r:.60}" if isinstance(task_id, str) else source
     task = parse_tree(Task, tree, location, _FIX)
@@ -172,7 +172,8 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 
     If ``split`` is None, return all tasks, in a solo category all with a ticket. ``data`` of an
     entry has ``user_scenario``, ``ticket`` and ``initial_state`` as in upstream's file; ``gold`` is
-    ``evaluation_criteria``. Raises `UserError` that names file and task."""
+    ``evaluation_criteria``. Raises `UserError`, which names file and task, if a task is invalid or
+    the split is unknown."""
     path = domain_file(category.domain, "tasks.json")
     location = package.full_path(path)
     trees = json_value(package.read(path), location, _FIX)
@@ -210,7 +211,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 
 
 def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
-    """Return the task ids of each split of a domain. Raises `UserError`."""
+    """Return {split: task ids} of a domain. Raises `UserError` if the file is not of this form."""
     path = domain_file(domain, "split_tasks.json")
     tree = json_value(package.read(path), package.full_path(path), _FIX)
     if not isinstance(tree, dict) or not all(map(is_texts, tree.values())):
@@ -245,7 +246,7 @@ def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
 
 
 def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
-    """Return the database of each side as JSON text. Raises `UserError`."""
+    """Return {side: database as JSON text} of a domain. Raises `UserError` if a file is invalid."""
     texts = {}
     for side, name in DATABASES[domain].items():
         path = domain_file(domain, name)

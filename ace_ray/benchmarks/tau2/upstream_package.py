@@ -146,7 +146,7 @@ class PromptTexts:
 
 
 def fill(template: str, **values: str) -> str:
-    """Replace each ``{name}`` in ``template`` in one pass. Raises `UserError` for unknown names."""
+    """Replace each ``{name}`` in ``template`` by a value. Raises `UserError` for unknown names."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
@@ -172,7 +172,7 @@ def read_prompt_texts(package: UpstreamPackage) -> PromptTexts:
 
 
 def read_text(package: UpstreamPackage, path: str) -> str:
-    """Read a text file of the copy. Raises `UserError`."""
+    """Read a text file of the copy. Raises `UserError` if it is missing or is not UTF-8."""
     try:
         # Upstream opens the file in text mode, which converts line ends.
         return package.read(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
@@ -183,7 +183,7 @@ def read_text(package: UpstreamPackage, path: str) -> str:
 
 def _assigned_text(package: UpstreamPackage, path: str, name: str) -> str:
     """Return the string that a module assigns to ``name``: a literal, ``literal.strip()``, or the
-    argument ``content`` of a call. Raises `UserError`."""
+    argument ``content`` of a call. Raises `UserError` if the module has no such string."""
     location = package.full_path(path)
     try:
         tree = python_tree(package.read(path))

@@ -76,7 +76,8 @@ def run_replay(
     *,
     solo: bool,
 ) -> Replay:
-    """Replay an episode and the gold calls, and compare the end states. Raises `SandboxLost`."""
+    """Replay an episode and the gold calls, and compare the end states. Raises `SandboxLost` if the
+    process that runs the tools crashes or exceeds a limit."""
     begin = initialization(initial_state)
     assertions = criteria.get("env_assertions") or ()
     calls, fault = recorded_calls(trajectory, solo=solo)
@@ -138,7 +139,7 @@ def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[R
 
 def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> dict[str, Verdict]:
     """Return the official and the strict verdict on a stored episode; ``state`` is `Episode.state`.
-    Raises `SandboxLost`."""
+    Raises `SandboxLost` as `run_replay` does."""
     state = state if isinstance(state, Mapping) else {}
     end_reason, trajectory = str(state.get("ended", "")), state.get("trajectory") or []
     official_stop = end_reason in STOPS
@@ -160,7 +161,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
 def official_verdict(
     criteria: Mapping[str, Any], trajectory: Sequence[Message], replay: Replay
 ) -> Verdict:
-    """Return the verdict by upstream's rules."""
+    """Return the verdict by upstream's rules. ``criteria``: the task's ``evaluation_criteria``."""
     calls = [call for message in trajectory for call in message.get("tool_calls") or ()]
     # The commas are removed, as in upstream's ``CommunicateEvaluator``.
     texts = [
@@ -180,7 +181,7 @@ def official_verdict(
 def strict_verdict(
     criteria: Mapping[str, Any], trajectory: Sequence[Message], replay: Replay, *, solo: bool
 ) -> Verdict:
-    """Return the verdict by the strict rules, which the module describes."""
+    """Return the verdict by the strict rules, which this module's docstring lists."""
     calls = list(_answered_calls(trajectory))
     heard = [
         str(message.get("content") or "")
@@ -211,7 +212,7 @@ def _verdict(
     is_made: Callable[[Mapping[str, Any]], bool],
     is_said: Callable[[str], bool],
 ) -> Verdict:
-    """Return the verdict on the parts of the reward, each 0 or 1; its metrics are their values."""
+    """Return a verdict, valid if no part of the reward is 0. Its metrics are the parts' values."""
     if replay.problem:
         return Verdict(False, "replay_failed", replay.problem[:300], {})
     parts = {

@@ -21,7 +21,7 @@ _Attempt = dict[str, Environment]
 class Tools:
     """Handler of three kinds of requests.
 
-    - {"describe": sources}: return the schemas of tools. {"domain": sources}: load a domain.
+    - {"describe": sources}: return the tools' schemas. {"domain": sources}: load a domain.
     - {"attempt": number, "ops": [...], "forget": [number, ...]}: drop the attempts in
       "forget", run the operations (`op_*`) on this attempt's environments, return their results."""
 
@@ -90,7 +90,7 @@ class Tools:
         return failed
 
     def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
-        """Check an assertion. Return [whether it holds, error]; "" if it could be checked."""
+        """Check an assertion. Return [whether it holds, error]; error is "" without a failure."""
         try:
             return [attempt[name].is_true(assertion), ""]
         except Exception as error:  # noqa: BLE001 - as `_problem`

@@ -51,7 +51,7 @@ class Domain:
     def from_texts(
         cls, name: str, texts: Mapping[str, str], source: str, *, is_published: bool
     ) -> Domain:
-        """Load the classes of a domain, not its databases. Raises `UserError` if that fails."""
+        """Load the classes of a domain, not its databases. Raises `UserError` if one is missing."""
         ids = _Ids()
         domain = cls(name, private_modules(texts, source, ids.next_id), ids, source, is_published)
         for module, db_class, kit_module, kit_class in _CLASSES[name].values():
@@ -198,8 +198,8 @@ class Environment:
             _sync_telecom(self)
 
     def texts(self) -> dict[str, Any]:
-        """Return {side: value}. Two states of one domain are equal if their values are equal. A
-        value is the text that upstream hashes; of shared records, only the changed ones count."""
+        """Return {side: value}. Two states of a domain are equal if their values are equal. A value
+        is the text that upstream hashes, or the texts of the changed records only."""
         return {side: _state_text(kit.db) for side, kit in self.kits.items()}
 
     def values(self) -> dict[str, Any]:

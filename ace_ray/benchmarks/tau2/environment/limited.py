@@ -24,7 +24,7 @@ Schemas = Mapping[str, list[dict[str, Any]]]
 
 
 def _host(sources: ToolSources) -> Host:
-    """Return the `Host` that runs a domain's tools. Raises `UserError` if they must not run."""
+    """Return the `Host` that runs a domain's tools. Raises `UserError` (`require_allowed`)."""
     key = (sources.domain, sources.sha256, sources.data_sha256, sources.is_trusted)
 
     def make() -> Host:
@@ -35,14 +35,14 @@ def _host(sources: ToolSources) -> Host:
 
 
 def _to_json(sources: ToolSources, *, data: bool = True) -> dict[str, Any]:
-    """Return the sources, and the databases if ``data``, as the process reads them."""
+    """Return the sources, and with ``data`` the databases, in the form that `child` reads."""
     origin = {"where": sources.copy_name, "known": sources.is_published}
     fields = {"domain": sources.domain, "texts": sources.source_texts(), **origin}
     return fields | ({"data": sources.database_texts()} if data else {})
 
 
 def schemas(sources: ToolSources) -> Schemas:
-    """Return the schemas of a domain's tools. Raises `UserError` if its classes cannot run."""
+    """Return the schemas of a domain's tools. Raises `UserError` if its classes do not load."""
     require_allowed(sources)
     host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
     failure: Exception | None = None
