@@ -1,12 +1,12 @@
-"""Round the weights of a model to few bits, and store them as floats: a model that any engine loads.
+"""Round the weights of a model to few bits and store them as floats, which any engine loads.
 
     python infra/round_weights.py SOURCE FOLDER --bits 4 [--group 64]
 
 Every matrix of the layers is rounded in groups of ``--group`` input columns with one scale each
-(symmetric, to the nearest, as GPTQ and AWQ store weights without their calibration). Embeddings, the
-output layer and norms keep their values, as they do in those formats. SOURCE is what `model.source`
-of a config takes; FOLDER becomes a model folder. The answers show what rounding costs in accuracy,
-not what a quantised kernel gains in speed.
+(symmetric, to the nearest, as GPTQ and AWQ store weights without their calibration). Embeddings,
+the output layer and norms keep their values, as they do in those formats. SOURCE is what
+`model.source` of a config takes; FOLDER becomes a model folder. The answers show what rounding
+costs in accuracy, not what a quantised kernel gains in speed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
                 matrices += 1
         save_file(weights, path, metadata={"format": "pt"})
     if not matrices:
-        raise SystemExit(f"{options.source}: no matrix named layers.N. ... _proj.weight; not rounded")
+        raise SystemExit(f"{options.source}: no matrix layers.N.*_proj.weight; nothing to round")
     print(f"{options.folder}: {matrices} matrices rounded to {options.bits} bits")
 
 
