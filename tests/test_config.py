@@ -1,6 +1,7 @@
 """Configs: files, overrides, and values of the command line."""
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,18 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.config.schema import RunConfig, load_config, run_config
+from ace_ray.benchmarks.registry import benchmark_class
+from ace_ray.config.schema import (
+    RunConfig,
+    load_config,
+    run_config,
+    validate_tree,
+)
 from ace_ray.errors import UserError
 from ace_ray.sweep.config import load_sweep
 
-CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("*.yaml"))
+ROOT = Path(__file__).resolve().parents[1]
+CONFIGS = sorted([*ROOT.glob("configs/*.yaml"), *ROOT.glob("docs/reference-runs/*.yaml")])
 FULL: dict[str, Any] = {
     "model": {"source": "org/model", "chat_template_kwargs": {"enable_thinking": False}},
     "benchmarks": ["acebench", {"name": "acebench", "data": "mini", "languages": ["en"]}],
@@ -70,8 +78,11 @@ def test_keys_that_had_another_name_when_a_run_was_stored_are_read(tmp_path: Pat
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.name)
 def test_shipped_configs_are_valid(config: Path) -> None:
-    load = load_sweep if "\nmodels:" in config.read_text() else load_config
-    load(str(config))
+    is_sweep = re.search("^(models|checkpoints):", config.read_text(), re.M)
+    run = load_sweep(str(config)).any_run if is_sweep else load_config(str(config))
+    for section in run.benchmarks:
+        cls = benchmark_class(section.name)
+        validate_tree(cls.Options, section.options, where=section.name, beside=cls.section_keys)
     assert config.read_text().startswith("# "), "says what it is for"
 
 
