@@ -41,16 +41,16 @@ from typing import Any
 
 import psutil
 import yaml
+
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.parts import FOLDER, part_names
 from dummy_models import tiny_llama
 from fake_runs import RUN_ID, fake_config, mini_set
 from processes import end, family
 from runs import COMMAND, ENGINE, model_folder
 from s3_server import S3Server
 from same_rows import compare
-
-from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.storage.object_store import open_store
-from ace_ray.storage.parts import FOLDER, part_names
 
 SIGNALS = {
     "driver kill": signal.SIGKILL,

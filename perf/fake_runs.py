@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from processes import Watch
-from runs import COMMAND, stored_columns
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.storage.object_store import open_store
+from processes import Watch
+from runs import COMMAND, stored_columns
 
 RUN_ID = "fake"
 EDGE = 0.05

@@ -21,10 +21,10 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
-from bare_engine import BareEngine
-from runs import ENGINE, ROOT, ace_ray, model_folder, planned_messages, summary_of
 
 from ace_ray.models.start_phases import PHASES
+from bare_engine import BareEngine
+from runs import ENGINE, ROOT, ace_ray, model_folder, planned_messages, summary_of
 
 DRIVER = ("imports", "plan", "ray", "actors", "worker")
 """Phases of the pipeline before its engine starts (`until_first_row_s` of summary.json)."""

@@ -43,6 +43,7 @@ from typing import Any
 
 import psutil
 import yaml
+
 from agent_episodes import BRIEF_AGENTS, MAX_TOKENS, bare_calls, chains_of, install_brief_user
 from bare_engine import BareEngine
 from dummy_models import SHAPES, TOKENS, Shape, make_adapter, make_model, write_weights

@@ -29,12 +29,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ace_ray.storage.object_store import open_store
 from fake_runs import RUN_ID, Ran, fake_config, watched
 from processes import MIB, Watch
 from runs import ROOT, of_tree
 from s3_server import S3Server
-
-from ace_ray.storage.object_store import open_store
 
 IN_FLIGHT = 512
 """Rows that a worker holds when vLLM batches its default of 256 sequences."""

@@ -5,9 +5,8 @@
 Rows of 40 distinct sizes go through the whole graph on a Ray cluster of several raylets. Engines
 have no weights. Their answers take an exponential time with a mean of ``--delay`` seconds, three in
 a hundred 17 times that. Workers x slots / mean delay must be below what the machine carries: some
-400 rows/s on two cores with 4 workers, less with 64, whose processes take a percent of a core each
-while they idle. The defaults bound it at 49 rows/s. Engines are ready when all have loaded, since
-64 take more than a minute on two cores. The first 5 % of the rows are to fill all slots.
+400 rows/s on two cores with 4 workers. On slow cores 64 workers starve: Ray collects garbage in all
+processes while an actor waits for a CPU. All engines load before the first row starts.
 
 It prints, between the first and the last 5 % of the rows:
 
@@ -19,8 +18,7 @@ and the seconds from the last row to ``_SUCCESS``. Exit code 1 if the workers we
 busy or the end took more than 60 s.
 
 With ``--bfcl DATA`` the rows are BFCL's single-turn entries instead, the engines have prefix caches
-of 400,000 words, and the share of the prompts that they computed is printed. ``--tree`` names
-another checkout to measure.
+of 400,000 words, and the share of the prompts that they computed is printed.
 """
 
 from __future__ import annotations
@@ -37,6 +35,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+
 from fake_runs import EDGE, RUN_ID, Ran, fake_config, watched
 from processes import Watch
 from runs import ROOT, computed, of_tree

@@ -31,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from ace_ray.models.cpu_environment import cpu_environment
 from bare_engine import BareEngine
 from dummy_models import tiny_llama
 from runs import (
@@ -43,8 +45,6 @@ from runs import (
     planned_messages,
     summary_of,
 )
-
-from ace_ray.models.cpu_environment import cpu_environment
 
 SIDES = ("bare", "tuned", "pipeline", "other")
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from dummy_models import perturbed
 from runs import ENGINE, ace_ray, model_folder, stored_columns
 
