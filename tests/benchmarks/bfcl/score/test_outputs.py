@@ -306,7 +306,7 @@ def test_dropped_ids_group_files_and_empty_lists_are_counted(tmp_path: Path) -> 
     assert {remark[:12]: count for remark, count in copy_entries.remarks.items()} == {
         "outputs of l": 2,
         "files named ": 1,
-        "empty lists ": 1,
+        "answers [] i": 1,
     }
     lines = [{"id": row["id"], "output": row["result"]} for row in rows]
     assert len(outputs(write(tmp_path / "lines.jsonl", lines))) == 1
