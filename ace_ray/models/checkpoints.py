@@ -156,7 +156,7 @@ def check_whole(source: Path | S3Store) -> None:
                 fix="replace it with the file itself, or remove it",
             )
         if name not in files.sizes:
-            raise UserError("the file is missing", where=files.location_of(name), fix=_AGAIN)
+            raise UserError("is missing", where=files.location_of(name), fix=_AGAIN)
         if files.sizes[name] <= _POINTER_BYTES:
             with _wrap_errors(files, name, "cannot be read"), files.open(name) as file:
                 _refuse_pointer(file, files.location_of(name))
@@ -358,7 +358,7 @@ def _wrap_errors(files: _Files, name: str, wrong: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError("the file is missing", where=files.location_of(name), fix=_AGAIN) from error
+        raise UserError("is missing", where=files.location_of(name), fix=_AGAIN) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OSError) and isinstance(files.source, S3Store):
             problem = f"cannot be read now: {first_line(error)}"

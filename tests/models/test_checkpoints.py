@@ -119,7 +119,7 @@ def test_a_missing_shard_is_named(sharded: Path, gone: str) -> None:
 def test_a_wrong_index_is_named(sharded: Path) -> None:
     for weight_map in ({"a": FIRST, "d": FIRST}, {"d": SECOND, "b": FIRST}):
         index(sharded, weight_map)
-        refused(sharded, f"places d in {weight_map['d']}, which does not contain it")
+        refused(sharded, f"places tensor d in {weight_map['d']}, which does not contain it")
     for name in ("../w.safetensors", "/etc/passwd", "", ".", ".."):
         index(sharded, {"a": name})
         refused(sharded, re.escape(f"names the file {name!r}"))
