@@ -82,7 +82,6 @@ def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     subfolder = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
-    store.check_unlinked(subfolder)
     before = sorted((folder / subfolder).glob("events.out.tfevents.*.ace_ray"))
     number = 1 + max((int(file.name.split(".")[3]) for file in before), default=0)
     store.put(f"{subfolder}/events.out.tfevents.{number:010d}.ace_ray", _events(publication))
