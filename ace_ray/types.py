@@ -391,7 +391,7 @@ class Verdict:
     @classmethod
     def graded(cls, score: float, error_type: str = "", error: str = "") -> Verdict:
         """Return the verdict on a partly right answer. ``score`` is the share that is right. Only a
-        ``score`` of 1 is valid. Raises `ValueError`: ``score`` is not in 0..1."""
+        ``score`` of 1 is valid. Raises `ValueError` if ``score`` is not in 0..1."""
         if not 0 <= score <= 1:
             raise ValueError(f"the score {score} is not between 0 and 1")
         if score == 1:

@@ -76,7 +76,7 @@ def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) ->
 )
 @click.option("--error-type", default="", help="Show only wrong rows with this error type.")
 @click.option(
-    "--changed", metavar="RUN", help="Show only rows whose verdict differs from the one in RUN."
+    "--changed", metavar="RUN", help="Show only rows that have another verdict in the run RUN."
 )
 @click.option(
     "--limit",
@@ -111,7 +111,7 @@ def show(
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Port on this machine (0 = any free port). Default: 8642, or the next free one.",
+    help="Port on this machine (0 = any free port). Default: 8642, or the next free port.",
 )
 @add_store_options
 def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
@@ -247,7 +247,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
 @click.argument("run")
 @add_store_options
 def compact(run: str, opens: Any) -> None:
-    """Merge the Parquet parts of a run (folder or s3:// URI) into a few large ones."""
+    """Merge the Parquet parts of a run (folder or s3:// URI) into a few large parts."""
     from ace_ray.rescoring.rejudge import compact_run
 
     compact_run(run, opens)

@@ -33,7 +33,7 @@ class Point:
 
     step: int
     metrics: Mapping[str, float]
-    """``<benchmark>/<rule set>/headline`` and others. Shares are in percent (docs/trackers.md)."""
+    """Name, such as ``bfcl/official/headline`` -> value; shares in percent (docs/trackers.md)."""
     time: float = 0.0
 
 
@@ -49,7 +49,7 @@ class Publication:
     config: Mapping[str, Scalar]
     """Dotted key -> setting that all models share. Contains no secrets and no local paths."""
     words: Mapping[str, str]
-    """Texts by name. ``<metric>_is`` describes a metric; ``limited_to`` and others, the run."""
+    """Name -> text. ``<metric>_is`` describes a metric; ``limited_to`` and ``backend``, the run."""
     points: Sequence[Point]
     """One point per model, sorted by step."""
 
@@ -82,7 +82,6 @@ def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     subfolder = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
-    store.check_unlinked(subfolder)
     before = sorted((folder / subfolder).glob("events.out.tfevents.*.ace_ray"))
     number = 1 + max((int(file.name.split(".")[3]) for file in before), default=0)
     store.put(f"{subfolder}/events.out.tfevents.{number:010d}.ace_ray", _events(publication))

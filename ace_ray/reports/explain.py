@@ -15,13 +15,14 @@ from typing import Any, Literal
 import numpy as np
 from rich.console import Console
 
-from ace_ray.benchmarks.headline import DIVERGED
+from ace_ray.benchmarks.headline import DIVERGED, headline_score
+from ace_ray.benchmarks.registry import class_of
 from ace_ray.benchmarks.results import Table
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import interval_text, signed_points
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import pairs_of
-from ace_ray.reports.runs import load_runs
+from ace_ray.reports.runs import ScoredRun, diverged_line, load_runs
 from ace_ray.reports.table import cell, csv_lines, print_table
 from ace_ray.rescoring.prompts import FirstPrompts
 from ace_ray.rescoring.reparse import ReparseResult, calls_of, message_line, normalize_json
@@ -345,24 +346,23 @@ def _reparse_lines(result: ReparseResult, opens: Callable[[str], Store]) -> Iter
         yield "no tools were offered natively, so the tool parser was not used"
     if result.unread:
         yield f"{result.unread:,} answers were not read: their complete text is not stored"
-    for name, scores in result.bounds.items():
-        before, after, low, high = (cell(score.estimate) for score in scores)
-        bounds = f", {low} to {high} with the diverged rows wrong or right"
-        yield (
-            f"{name}: {scores[0].name} {before} before, {after} after"
-            f"{bounds if result.total('diverged') else ''}"
+    runs = load_runs([result.run, result.uri], opens)
+    for name in runs[1].benchmarks:
+        before, after = (
+            headline_score(class_of(name, run.manifest), run.rows_of(name)) for run in runs
         )
+        yield f"{name}: {after.name} {cell(before.estimate)} before, {cell(after.estimate)} after"
+        yield from diverged_line(runs[1], name)
     if result.total("answers"):
-        yield from _difference(result, opens)
+        yield from _difference(runs)
     yield from (f"  {example}" for example in result.examples)
     rows = sum(result.total(name) for name in ("gained", "lost", "diverged"))
     yield f"the model changed 0 rows, the parser {rows:,}"
     yield f"results: {result.uri}"
 
 
-def _difference(result: ReparseResult, opens: Callable[[str], Store]) -> Iterator[str]:
-    """Yield the paired difference of all rows, for each benchmark and rule set."""
-    runs = load_runs([result.run, result.uri], opens)
+def _difference(runs: Sequence[ScoredRun]) -> Iterator[str]:
+    """Yield the paired difference of two runs over all rows, for each benchmark and rule set."""
     for name in runs[1].benchmarks:
         data = paired_data(name, runs)
         for rules in data.rule_sets:

@@ -274,6 +274,16 @@ def _facts(run: ScoredRun, benchmark: str) -> Iterator[str]:
     rows = run.rows_of(benchmark)
     for finding in diagnose(rows):
         yield finding["text"]
+    yield from diverged_line(run, benchmark)
+    block = run.summary.benchmarks.get(benchmark)
+    if block is not None and block.comparable:
+        yield block.comparable
+
+
+def diverged_line(run: ScoredRun, benchmark: str) -> Iterator[str]:
+    """If rows of ``run`` diverged when ``reread`` parsed their answers, yield a line with the
+    headlines that result if all these rows are wrong, or all right."""
+    rows = run.rows_of(benchmark)
     if diverged := sum(row.error_class == DIVERGED for row in rows):
         reporting = class_of(benchmark, run.manifest)
         low, high = (headline_score(reporting, rows, diverged=right) for right in (False, True))
@@ -282,9 +292,6 @@ def _facts(run: ScoredRun, benchmark: str) -> Iterator[str]:
             f"wrong, {low.name} is {cell(low.estimate)}, with all of them right "
             f"{cell(high.estimate)}"
         )
-    block = run.summary.benchmarks.get(benchmark)
-    if block is not None and block.comparable:
-        yield block.comparable
 
 
 def merge_facts(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:

@@ -9,19 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import ace_ray
 from ace_ray.config.schema import EXTERNAL
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
 from ace_ray.pipeline.actors.verdicts import judge_row
 from ace_ray.pipeline.summary import finish
 from ace_ray.rescoring.import_outputs import VERDICTS, score_outputs, write_imported_summary
-from ace_ray.rescoring.judge import JUDGED_TOGETHER, Judge
-from ace_ray.rescoring.loop import Row, rewrite_rows
+from ace_ray.rescoring.judge import JUDGED_TOGETHER, Judge, Row
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.parts import compact, new_session, part_names
-from ace_ray.storage.rows import CHECK_FAILED, episode_of
+from ace_ray.storage.parts import Ledger, compact, new_session, part_names, write_parts
+from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of
 from ace_ray.storage.stored import MANIFEST, as_json, earlier_summary, read_manifest
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import CHECKED
@@ -48,7 +49,7 @@ def score(
         raise UserError(
             "external outputs need exactly one benchmark",
             where=path,
-            fix="name one benchmark; to score a stored run again, name no output",
+            fix="name the benchmark of the outputs; to score a stored run again, name no output",
         )
     store = opens(output)
     summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
@@ -112,6 +113,29 @@ def rejudge_run(
     if not changed:
         log.info("no verdict changed")
     return code, summary
+
+
+def rewrite_rows(
+    ledger: Ledger,
+    target: Store,
+    change: Callable[[list[Row]], list[Row]],
+    *,
+    part_rows: int | None = None,
+) -> None:
+    """Write all rows of ``ledger``, changed by ``change`` in batches, to new Parquet parts of
+    ``target``.
+
+    ``part_rows``: maximum rows of a part, which limits what an interrupted command loses. If None,
+    a new part has as many rows as the stored part."""
+    session = new_session(part_names(target), os.urandom(3).hex())
+    for table in ledger.tables(ledger.schema.names):
+        size = part_rows or max(1, len(table))
+        for start in range(0, len(table), size):
+            part, tables = table.slice(start, size), []
+            for first in range(0, len(part), AT_ONCE):
+                rows = change(part.slice(first, AT_ONCE).to_pylist())
+                tables.append(pa.Table.from_pylist(rows, schema=ledger.schema))
+            write_parts(target, session, pa.concat_tables(tables))
 
 
 def _rejudge_row(row: Row, benchmarks: StoredBenchmarks) -> Row:

@@ -21,8 +21,7 @@ from pydantic import Field
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import PartialModel, parse_tree
-from ace_ray.benchmarks.headline import DIVERGED, headline_score
-from ace_ray.benchmarks.results import Score
+from ace_ray.benchmarks.headline import DIVERGED
 from ace_ray.benchmarks.validation import user_code
 from ace_ray.errors import UserError
 from ace_ray.models.answer_parser import Reading
@@ -31,10 +30,10 @@ from ace_ray.models.parser_plugins import read_plugins
 from ace_ray.models.reparse_child import AnswerParser, StoredAnswer, tokenizer_of
 from ace_ray.pipeline.actors.verdicts import judge_row
 from ace_ray.pipeline.summary import finish
-from ace_ray.rescoring.loop import rewrite_rows
+from ace_ray.rescoring.rejudge import rewrite_rows
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.parts import Ledger, part_names
+from ace_ray.storage.parts import part_names
 from ace_ray.storage.rows import (
     episode_columns,
     episode_of,
@@ -93,8 +92,7 @@ class ReparseResult:
     ``unread``: answers that cannot be parsed again. ``with_ids``: the run stores token ids of all
     answers. ``with_tools``: an answer was to a request with tools. ``moved`` maps (benchmark,
     category) to counts: ``answers`` that are parsed differently, rows that ``gained`` or ``lost`` a
-    valid verdict under the benchmark's first rule set, and ``diverged`` rows. ``bounds`` maps a
-    benchmark to its four headlines (`_bounds`)."""
+    valid verdict under the benchmark's first rule set, and ``diverged`` rows."""
 
     uri: str
     run: str
@@ -104,7 +102,6 @@ class ReparseResult:
     with_ids: bool = True
     with_tools: bool = False
     moved: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-    bounds: dict[str, list[Score]] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
     versions: Mapping[str, Any] = field(default_factory=dict)
     parsers: Mapping[str, str | None] = field(default_factory=dict)
@@ -202,19 +199,17 @@ def reparse_run(
         raise UserError(
             "the folder already contains rows", where=target.root, fix="name another --output"
         )
-    ledger = run.ledger
     stored.read()
     target.check_unlinked("rows")
     with AnswerParser(folder, choice, earlier, python) as parser:
         parsers = {"tool_parser": choice.tool_parser, "reasoning_parser": choice.reasoning_parser}
         result = ReparseResult(target.root, store.root, versions=parser.versions, parsers=parsers)
         target.put(MANIFEST, as_json(_manifest(manifest, result, choice)))
-        rewrite_rows(ledger, target, partial(_reparse_batch, parser, stored, result))
+        rewrite_rows(run.ledger, target, partial(_reparse_batch, parser, stored, result))
     new = StoredRun(target)
     timing = read_timing(store)
     timing["engines"] = result.update_readings(timing.get("engines"))
     _, result.summary = finish(target, new.manifest, stored.by_name, new.ledger, timing)
-    result.bounds = {n: _bounds(b, ledger, new.ledger) for n, b in stored.by_name.items()}
     return result
 
 
@@ -413,17 +408,3 @@ def _rejudge_row(
     names = ("messages", "output", "reasoning", "reasoning_truncated", "state", "tools")
     columns = episode_columns(episode)
     return judge_row({**row, **{name: columns[name] for name in names}}, entry, benchmark)
-
-
-def _bounds(benchmark: Benchmark, before: Ledger, after: Ledger) -> list[Score]:
-    """Return four headlines of a benchmark: before `reparse_run`, after it, and after it with all
-    diverged rows counted as wrong, then as right."""
-    cases = ((before, None), (after, None), (after, False), (after, True))
-    return [
-        headline_score(
-            type(benchmark),
-            (r for r in ledger.rows() if r.benchmark == benchmark.name and not r.repeat),
-            diverged=diverged,
-        )
-        for ledger, diverged in cases
-    ]

@@ -49,25 +49,12 @@ def refuse_uri(text: str, location: str) -> None:
         raise UserError(problem, where=location, fix="name a folder of this machine")
 
 
-# UTF-32 must be first: its little-endian mark begins with the mark of UTF-16.
-_OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
-
-
 def strip_bom(content: bytes, location: str | Path) -> bytes:
     """Return the UTF-8 text ``content`` without a byte order mark at its start.
 
     Windows editors write this mark, and Python reads it as a character. Raises `UserError`, which
-    names ``location``, if the text has the mark of another encoding."""
-    for mark, encoding in _OTHER_MARKS.items():
-        if content.startswith(mark):
-            raise UserError(
-                f"is {encoding} text, according to its byte order mark",
-                where=str(location),
-                fix="save it as UTF-8",
-            )
+    names ``location``, if the text has the mark of UTF-16."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        problem = "is UTF-16 text, according to its byte order mark"
+        raise UserError(problem, where=str(location), fix="save it as UTF-8")
     return content.removeprefix(codecs.BOM_UTF8)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import chain, takewhile
 from typing import Any
 
@@ -41,17 +41,10 @@ class InvalidContent(ValueError):
 def json_tree(content: bytes | str) -> Any:
     """Parse ``content`` as JSON. Lone surrogates become U+FFFD. Raises `InvalidContent` if it is
     not JSON, or too large, too deep, or has a number that is not finite or exceeds 64 bits."""
-    return to_plain_json(
-        parse_limited_json(content, MOST_BYTES, MOST_VALUES, _refuse_constant), finite=True
-    )
+    return to_plain_json(parse_limited_json(content, MOST_BYTES, MOST_VALUES), finite=True)
 
 
-def parse_limited_json(
-    content: bytes | str,
-    most_bytes: int,
-    most_values: int,
-    parse_constant: Callable[[str], Any] | None = None,
-) -> Any:
+def parse_limited_json(content: bytes | str, most_bytes: int, most_values: int) -> Any:
     """Parse JSON of at most ``most_bytes`` bytes and ``most_values`` values. Raises
     `InvalidContent` if ``content`` is larger or is not JSON."""
     if len(content) > most_bytes:
@@ -61,7 +54,7 @@ def parse_limited_json(
         # Each value except the first follows one of these characters.
         if len(text) > most_values and sum(map(text.count, ",[{")) > most_values:
             raise InvalidContent(f"has more than {most_values} values")
-        return json.loads(text.removeprefix("\ufeff"), parse_constant=parse_constant)
+        return json.loads(text.removeprefix("\ufeff"))
     except InvalidContent:
         raise
     except RecursionError as error:
@@ -239,35 +232,24 @@ class _DisplayBudget:
         return self.values > 0 and self.chars > 0
 
 
-def _refuse_constant(name: str) -> Any:
-    raise InvalidContent(f"contains {name}, which is not a JSON number")
-
-
 _DEEP = f"is nested deeper than {MOST_DEPTH} levels"
 
 
-# Placeholder for an unknown time in formats that require one.
-UNKNOWN_TIME = datetime(1980, 1, 1, tzinfo=UTC)
-# The earliest and the latest exported time. Other tools cannot read times outside this range.
-_TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
+# 1980-01-01, in place of an unknown time in formats that require one, and 2999-12-31, in seconds.
+# Other tools cannot read times before 1970 or after 2999.
+_UNKNOWN_S, _LAST_S = 315_532_800.0, 32_503_593_600.0
 
 
 def bounded_time(value: object, after_s: float = 0.0) -> datetime:
-    """Return ``value``, a time or its ISO 8601 text, plus ``after_s`` seconds, in UTC.
-
-    Times before 1970 or after 2999 become the limits of this range. ``after_s`` is limited to ten
-    years. An invalid ``value`` counts as `UNKNOWN_TIME`."""
-    first, last = _TIMES
-    try:
+    """Return ``value``, a time or its ISO 8601 text, plus ``after_s`` seconds, in UTC. ``value``
+    is limited to 1970..2999, ``after_s`` to ten years. An invalid ``value`` counts as 1980."""
+    start_s = _UNKNOWN_S
+    with suppress(ValueError):
         began = datetime.fromisoformat(value[:64]) if isinstance(value, str) else value
-        if not isinstance(began, datetime):
-            began = UNKNOWN_TIME
-        began = began.replace(tzinfo=began.tzinfo or UTC)
-        # Apply the limits first: at the ends of the calendar, a conversion to UTC overflows.
-        began = min(max(began, first), last).astimezone(UTC)
-    except ValueError:
-        began = UNKNOWN_TIME
-    return began + min(timedelta(seconds=min(max(0.0, after_s), 1e9)), timedelta(days=3653))
+        if isinstance(began, datetime):
+            start_s = began.replace(tzinfo=began.tzinfo or UTC).timestamp()
+    start_s = min(max(0.0, start_s), _LAST_S)
+    return datetime.fromtimestamp(start_s + min(max(0.0, after_s), 3653 * 86_400.0), UTC)
 
 
 def first_problem(error: ValidationError) -> str:

@@ -57,11 +57,7 @@ def one_line(text: str, longest: int = 200) -> str:
 def sanitize_line(text: str, longest: int = 8_000) -> str:
     """Return a line for a terminal or a log, without control characters and secrets."""
     # Remove escape sequences first: a sequence before a secret could hide its beginning.
-    return (
-        sanitize_text(mask_secrets(_ESCAPES.sub("", text)), longest)
-        .replace("\n", " ")
-        .replace("\t", " ")
-    )
+    return re.sub("[\n\t]", " ", sanitize_text(mask_secrets(_ESCAPES.sub("", text)), longest))
 
 
 def print_line(console: Console, line: str) -> None:

@@ -66,7 +66,7 @@ class Interrupts:
         """Install the handlers. Call this again after Ray's start, which replaces the handlers."""
         if not self._main:
             return
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _PASSED_ON:
             handler = signal.signal(number, self._handle)
             self._before.setdefault(number, handler)
 
@@ -115,11 +115,8 @@ class Interrupts:
             raise self._abort
         if self.is_interrupted and time.monotonic() - self._signal_at < ONCE_S:
             return
-        first, self.is_interrupted, self._signal_at = (
-            not self.is_interrupted,
-            True,
-            time.monotonic(),
-        )
+        first, self.is_interrupted = not self.is_interrupted, True
+        self._signal_at = time.monotonic()
         if not (first and self.drainable):
             raise KeyboardInterrupt
 

@@ -55,20 +55,12 @@ def _kill_others() -> bool:
         if not name.isdigit() or (command := _command(name)) in (b"", mine):
             continue
         try:
-            handle = os.pidfd_open(int(name))
-        except ProcessLookupError:
-            continue
-        try:
-            # The process may have ended, and its number may belong to a new process. The pidfd
-            # still refers to the old process, so no other process is killed.
             if os.getpgid(int(name)) == os.getpgrp():
                 has_others = True
                 if _TRACKER not in command:
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    os.kill(int(name), signal.SIGKILL)
         except ProcessLookupError:
-            pass
-        finally:
-            os.close(handle)
+            continue  # it has just ended
     return has_others
 
 

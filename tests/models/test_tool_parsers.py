@@ -38,12 +38,27 @@ class Tokenizer:
         return "<tool_call>"
 
 
-def read(name: str, *texts: str) -> list[ToolAnswer]:
-    """Read answers to tools with vLLM's parser of that name."""
+class WholeParser:
+    """A parser with a ``parse`` method of its own, which reads calls from the whole answer."""
+
+    reasoning_parser, tool_parser = None, object()
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def set_prompt_token_ids(self, ids: Any) -> None:
+        pass
+
+    def parse(self, text: str, *_: Any, **__: Any) -> tuple[None, str, None]:
+        return None, "parsed", None
+
+
+def read(name: str, *texts: str, parser: Any = None) -> list[ToolAnswer]:
+    """Read answers to tools with ``parser``, or with vLLM's parser of that name."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
     tokenizer = Tokenizer()
-    parser = parser_class(tokenizer, reasoning=None, tool=name)
+    parser = parser or parser_class(tokenizer, reasoning=None, tool=name)
     reader = AnswerReader(parser, tokenizer, None, tool=name, split=False)
     fields: Any = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS}
     request = ChatCompletionRequest(**fields, tool_choice="auto")
@@ -89,3 +104,9 @@ def test_a_text_that_takes_cubic_time_is_not_parsed(name: str, start: str, unit:
     assert too_long == [ToolAnswer(text, error="TooLong") for text in (over, long)]
     assert answer == ToolAnswer(plain)
     assert time.thread_time() - before < 30
+
+
+def test_a_parser_that_reads_the_whole_answer_is_limited() -> None:
+    long = "plain " * 11_000
+    answers = [ToolAnswer("parsed"), ToolAnswer(long, error="TooLong")]
+    assert read("whole", "short", long, parser=WholeParser) == answers

@@ -50,7 +50,7 @@ def test_a_parser_with_a_fault_gains_loses_and_diverges(tmp_path: Path, invoke: 
         ("simple_python", "1", "1", "0", "0"),
     ]
     assert "19 answers of 13 rows read with vLLM" in result.stdout
-    assert "with the diverged rows wrong or right" in result.stdout
+    assert "3 episodes diverged" in " ".join(result.stdout.split())
     assert "the model changed 0 rows, the parser 7" in result.stdout
     # Of 10 judged rows, one is gained and three are lost. The diverged rows have no pair.
     assert re.search(r"bfcl, official: -20\.0 points, 95 % CI .*, n=10\n", result.stdout)
