@@ -58,7 +58,7 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
         size = args.get(name, 1)
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise UserError(
-                f"{name!r} is {size!r}, but it must be an integer of at least 1",
+                f"{size!r} is not an integer of at least 1",
                 where=f"engine.{name}",
                 fix="write a whole number",
             )

@@ -101,7 +101,7 @@ def test_a_served_role_is_checked_as_the_candidate_is() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"engine": {"max_model_length": 9}}, "user.engine: vLLM has no engine argument"),
         ({"engine": {"model": "x"}}, "user.engine.model: 'model' is set elsewhere"),
-        ({"engine": {"tensor_parallel_size": 0}}, "user.engine: 'tensor_parallel_size' is 0"),
+        ({"engine": {"tensor_parallel_size": 0}}, "user.engine.tensor_parallel_size: 0 is not"),
         ({"model": {"adapter": "c/d"}}, "user.model.adapter: the model of a role cannot"),
         ({"model": {"reasoning_parser": "nope"}}, "user.model.reasoning_parser: vLLM has no"),
         ({"model": {"tool_parser": "hermess"}}, "user.model.tool_parser: .*mean 'hermes'"),

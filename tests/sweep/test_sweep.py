@@ -381,7 +381,7 @@ class TestEarly:
         assert setup.run() == 0
         assert json.loads(setup.folder.get("early.json") or b"")["shares"].items() > shares.items()
         setup.folder.put("early.json", b"{}x")
-        with pytest.raises(UserError, match="unknown how alpha was shared"):
+        with pytest.raises(UserError, match="unknown how comparisons share alpha"):
             setup.sweep()
 
     def test_comparisons_are_updated_at_the_end_or_named(self, setup, monkeypatch) -> None:
