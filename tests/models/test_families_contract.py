@@ -210,7 +210,7 @@ def test_prompts_and_readings_are_the_servers(name: str, make_renderer: Make) ->
         assert not reading.tools.error
         if family.reasoning == "auto":
             assert reading.text == answer.text
-        parser = online.new_parser(
+        parser = online.parser(
             form.tokenizer,
             chat_request.tools,
             model_config=parts[0],
