@@ -270,7 +270,7 @@ def submit(submission: Submission, *, address: str | None, follow: bool) -> int:
     try:
         return _follow(client, name)
     except KeyboardInterrupt:
-        log.info(f"stopped following {name}, which keeps running; the same command follows it")
+        log.info(f"stopped following {name}, which keeps running; the same command follows again")
         log.info(f"to stop the job: ray job stop {at} {name}")
         return INTERRUPTED
 

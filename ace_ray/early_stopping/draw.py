@@ -27,7 +27,7 @@ WINDOWS = 20
 @dataclass(frozen=True)
 class EntryOrder:
     """The random order of a run's entries. ``orders``: benchmark -> order of its units (tasks).
-    ``windows``: number of the window of each entry of the plan; int8 (entries,)."""
+    ``windows``: number of each entry's window, a group that starts together; int8 (entries,)."""
 
     orders: Mapping[str, Order]
     windows: np.ndarray

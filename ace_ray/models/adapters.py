@@ -57,8 +57,8 @@ def check_weights(folder: Path, base: Path) -> bool:
     """Return True if the model in ``base`` has all modules of the adapter in ``folder``.
 
     Return False if the files do not show this: ``base`` is not in safetensors, or its files use
-    other names for modules. Then only an engine can show it, since vLLM silently ignores unknown
-    modules. Raises `UserError` if names or shapes show that the adapter belongs to another base."""
+    other names for modules. Then only an engine's answers can show it: vLLM loads the adapter
+    and ignores unknown modules. Raises `UserError` if the adapter belongs to another base."""
     tensors, of_base = tensors_of(folder), tensors_of(base)
     if not tensors:
         raise UserError(f"{WEIGHTS} is missing", where=str(folder), fix="save the adapter again")

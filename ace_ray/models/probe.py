@@ -58,7 +58,7 @@ class NoVerdict(ProbeFailed):
 
 
 class Probe:
-    """Checks the swaps of one engine."""
+    """Checks after each swap of weights that the engine computes with the new weights."""
 
     def __init__(self, engine: Any, *, proven: bool = False) -> None:
         """Prepare to check ``engine``. ``proven``: do not compare it with references at all."""

@@ -129,7 +129,7 @@ def _concurrency(job: WorkerConfig, resources: Resources, rows: int) -> int:
 def _block_size(resources: Resources, rows: int, worker_rows: int) -> int:
     """Return the maximum rows of a block. Small runs have small blocks, because a block goes to a
     checker only when its last row has ended. Large runs have larger blocks, because a block costs
-    Ray 30 ms of CPU. ``worker_rows``, the rows that a worker holds, are several blocks."""
+    Ray 30 ms of CPU. A worker holds ``worker_rows`` rows, in several blocks."""
     share = rows // resources.most_workers
     size = max(1, min(32, share // 16), min(512, rows // 2000))
     sharing = SHARING_BLOCK if share >= SHARING_ROWS else 1

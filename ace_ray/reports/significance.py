@@ -114,7 +114,7 @@ class Change:
         return self.gained.value - self.lost.value
 
     def interval(self, alpha: float = ALPHA, growth: float = 1.0) -> Interval:
-        """Combine the intervals of both shares (MOVER, Zou and Donner 2008); see `Share`."""
+        """Return the interval of the difference of both shares (MOVER, Zou and Donner 2008)."""
         gained, lost = (share.interval(alpha, growth) for share in (self.gained, self.lost))
         below = self._combined(self.gained.value - gained[0], lost[1] - self.lost.value)
         above = self._combined(gained[1] - self.gained.value, self.lost.value - lost[0])

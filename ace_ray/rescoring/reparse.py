@@ -90,9 +90,10 @@ class ReparseResult:
     """The result of `reparse_run`.
 
     ``unread``: answers that cannot be parsed again. ``with_ids``: the run stores token ids of all
-    answers. ``with_tools``: an answer was to a request with tools. ``moved`` maps (benchmark,
+    answers. ``with_tools``: a request offered tools. ``moved`` maps (benchmark,
     category) to counts: ``answers`` that are parsed differently, rows that ``gained`` or ``lost`` a
-    valid verdict under the benchmark's first rule set, and ``diverged`` rows."""
+    valid verdict under the benchmark's first rule set, and ``diverged`` rows, which
+    cannot be judged again because a changed answer would have changed later turns."""
 
     uri: str
     run: str

@@ -35,7 +35,7 @@ class Scenario(Protocol):
 
 @runtime_checkable
 class RecallScenario(Protocol):
-    """A scenario in which a call may change the answers to earlier calls."""
+    """A scenario in which a call may change what the same call, made again, returns."""
 
     def newest_answers(self, last: int) -> list[Any]:
         """Return the newest answers that are not errors, at most ``last``, in their present form.

@@ -124,8 +124,9 @@ class Comparisons:
             read_manifest(open_store(against, **self._store_options.model_dump()))
 
     def give_shares(self, runs: Sequence[SweepEntry], *, watched: bool, keep: bool) -> None:
-        """Give a share of the alpha to each of ``runs`` (in training order) that has none; if
-        ``keep``, store the shares. Raises `UserError` if the store is not available."""
+        """Give each of ``runs`` (in training order) that has none a share of the sweep's alpha.
+        ``watched``: more runs may come. ``keep``: store the shares. Raises `UserError` without
+        a store."""
         if self._early is None:
             return
         run_ids = [run.run_id for run in runs]

@@ -242,7 +242,7 @@ def _calls(
 
 
 def _offered_names(tree: Mapping[str, Any]) -> frozenset[str]:
-    """Return the function names in ``available_tools``, in the form of any upstream version."""
+    """Return the function names in ``available_tools``, whichever upstream version wrote them."""
     listed = tree.get("available_tools")
     listed = listed if isinstance(listed, list) else ()
     functions = [tool.get("function", tool) for tool in listed if isinstance(tool, Mapping)]

@@ -150,7 +150,7 @@ def refusal(name: str, **values: Any) -> Reply:
 
 
 def require(condition: object, name: str, **values: Any) -> None:
-    """Refuse the call with the tool's text ``name`` unless ``condition`` is true."""
+    """Unless ``condition`` is true, refuse the call with the tool's message called ``name``."""
     if not condition:
         raise refusal(name, **values)
 

@@ -55,7 +55,7 @@ def schemas(sources: ToolSources) -> Schemas:
             raise UserError(
                 f"the tool classes of {sources.domain} do not load: {error}",
                 where=sources.copy_name,
-                fix="name an intact copy",
+                fix="name an unchanged copy of tau2 as data",
             ) from error
         except ProcessLost as error:
             failure = error
@@ -77,7 +77,7 @@ def check_domain(sources: ToolSources) -> None:
         raise UserError(
             f"the databases of {sources.domain} do not load: {error}",
             where=sources.copy_name,
-            fix="name an intact copy",
+            fix="name an unchanged copy of tau2 as data",
         ) from error
     finally:
         host.end()
