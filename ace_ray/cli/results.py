@@ -84,19 +84,34 @@ def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) ->
     help="Maximum rows to show (0 = all; default 20, or all with --json).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print whole rows as JSON, one per line.")
+@click.option(
+    "--log", "logs", is_flag=True, help="Print the log of all sessions, with engines that crashed."
+)
 @add_store_options
 def show(
-    run: str, changed: str | None, limit: int | None, as_json: bool, opens: Any, **filters: Any
+    run: str,
+    changed: str | None,
+    limit: int | None,
+    as_json: bool,
+    logs: bool,
+    opens: Any,
+    **filters: Any,
 ) -> None:
-    """List rows of a run, or show one row.
+    """List rows of a run, show one row, or print the log of a run or sweep.
 
     ID is an entry's id or the beginning of a row's id. A row is shown with its prompt, answers,
     calls and their results, gold answer, verdicts with reasons, and sandbox changes.
     """
+    from ace_ray.storage.session_log import log_text, read_logs
     from ace_ray.storage.stored_run import StoredRun
     from ace_ray.viewer.row_filter import Filter
     from ace_ray.viewer.show import show as show_rows
 
+    if logs:
+        for line in read_logs(opens(run)):
+            for text in [line] if as_json else log_text(line):
+                echo_result(text)
+        return
     show_rows(
         StoredRun(opens(run)),
         Filter(**filters),

@@ -26,6 +26,7 @@ from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.storage.rows import SHARED, rows_schema
+from ace_ray.storage.session_log import LOGS, store_log
 from ace_ray.storage.stored import (
     MANIFEST,
     SUCCESS,
@@ -244,6 +245,7 @@ class RunFolder:
         if self.began_it and self.declared and not part_names(self.store):
             self.lease.renew()
             _remove_run(self.store)
+            self._in_manifest = False
 
 
 @contextmanager
@@ -281,7 +283,8 @@ def open_folder(plan: Plan, *, fresh: bool, began: float, label: str = "") -> It
             if run.declared:
                 run.looks.check_rules()
             run.compare(at_once=True)
-        yield run
+        with store_log(store, began, lambda: run._in_manifest):
+            yield run
 
 
 def output_store(plan: Plan) -> Store:
@@ -354,7 +357,8 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
     store = parent.child(plan.run_id)
     store.check_writable()
     # Refuse links before engines start, since files outside the folder must not change.
-    for folder in (FOLDER, RESULTS, FILES, *(f"{FILES}{name}" for name in plan.benchmarks)):
+    own_folders = FOLDER, RESULTS, FILES, LOGS, *(f"{FILES}{name}" for name in plan.benchmarks)
+    for folder in own_folders:
         store.check_unlinked(folder.rstrip("/"))
     if parent.get(MANIFEST) is not None:
         raise UserError(
@@ -364,7 +368,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
         )
     if store.get(MANIFEST) is None:
         for item in store.list():
-            if item.path != LEASE and not item.path.startswith(REPORTS):
+            if item.path != LEASE and not item.path.startswith((REPORTS, LOGS)):
                 raise refusal(f"files that do not belong to a run ({item.path})")
         return store, None
     try:
@@ -386,7 +390,7 @@ def _remove_run(store: Store) -> None:
     if store.get(MANIFEST) is None:
         return
     benchmarks = read_manifest(store).identity.benchmarks
-    for folder in (FOLDER, FILES, RESULTS):
+    for folder in (FOLDER, FILES, RESULTS, LOGS):
         store.check_unlinked(folder.rstrip("/"))
     listed = [item.path for item in store.list()]
     ours = [path for path in listed if _is_run_file(path, benchmarks)]
@@ -405,8 +409,9 @@ def _is_run_file(path: str, benchmarks: Collection[str]) -> bool:
     """Return whether a run of ``benchmarks`` may write the file ``path`` in one of its folders."""
     if path.startswith(FOLDER):
         return is_part_name(path)
-    if path.startswith(RESULTS):
-        return "/" not in path.removeprefix(RESULTS) and path.endswith(".json")
+    for plain_folder, suffix in ((RESULTS, ".json"), (LOGS, ".jsonl")):
+        if path.startswith(plain_folder):
+            return "/" not in path.removeprefix(plain_folder) and path.endswith(suffix)
     folder, *inner = path.removeprefix(FILES).split("/")
     plain = inner and not {"", ".", ".."} & {*inner}
     return path.startswith(FILES) and bool(plain) and folder in benchmarks

@@ -18,9 +18,10 @@ from ace_ray.pipeline.evaluate import check_config, check_output
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
 from ace_ray.storage.object_store import UnreachableStore, open_store
+from ace_ray.storage.session_log import store_log
 from ace_ray.sweep.checkpoints import Checkpoint, CheckpointWatch, find_checkpoints
 from ace_ray.sweep.comparisons import Comparisons
-from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
+from ace_ray.sweep.config import NotifyConfig, SweepConfig, claim, sweep_id_of
 from ace_ray.sweep.lane import LaneProcess, signals_to
 from ace_ray.sweep.ledger import CostRecord, cost_record, merge_earlier, read_ledger, write_ledger
 from ace_ray.sweep.packing import (
@@ -79,6 +80,8 @@ class Sweep:
     _longer = 1.0
     # Number of rows that this execution has evaluated.
     _rows = 0
+    # Number of events of the running lanes.
+    _events = 0
     # Time at which lanes are killed after a stop signal.
     _stop_by = 0.0
 
@@ -138,6 +141,14 @@ class Sweep:
         check_sizes([run for run in self.runs if run.plan], self.machine)
 
     @property
+    def notify(self) -> NotifyConfig | None:
+        return self._options.notify
+
+    @property
+    def is_watching(self) -> bool:
+        return self._watching is not None
+
+    @property
     def has_time(self) -> bool:
         """Return whether there is time for a report before the time limit."""
         return time.monotonic() < self._lanes_end_at
@@ -172,7 +183,7 @@ class Sweep:
                 if end is not None and rows_end is not None:
                     # The lanes, and then the ledger and the report, get equal times to end.
                     self._rows_end_at, self._lanes_end_at = 2 * rows_end - end, rows_end
-            with signals_to(self._ask_to_stop):
+            with signals_to(self._ask_to_stop), store_log(self.store, self._began):
                 try:
                     return self._evaluate()
                 except (StoreOutage, LeaseLost) as error:
@@ -386,8 +397,12 @@ class Sweep:
             self._stop_at_limit()
             self._start(waiting)
             self._wait()
-            if self._collect_ended():
+            has_ended = self._collect_ended()
+            events = sum(len(process.events()) for process in self._running)
+            if has_ended or events > self._events:
                 self._note_ledger()
+            self._events = events
+            if has_ended:
                 waiting = self._repack_lanes(waiting)
             if self._poll_folder():
                 # Pack waiting runs again, since new runs may share an engine with them.

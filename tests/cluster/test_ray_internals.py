@@ -12,6 +12,7 @@ ELASTIC = "workers: {min, max} does not follow the nodes"
 NAMES = {
     "ray._private.parameter:RayParams": "a local Ray starts an autoscaler and a log monitor",
     "ray._private.node:Node.start_api_server": "a local Ray starts a dashboard, 2 s and more",
+    "ray._private.node:Node.get_logs_dir_path": "logs of engines that crashed are not stored",
     "ray.data:Dataset.map_batches_internal": "engine workers on GPUs cannot take blocks",
     f"{_EXECUTION}.execution_callback:ExecutionCallback.on_execution_step": "nothing pauses",
     f"{_EXECUTION}.streaming_executor:create_cluster_autoscaler": "an actor more per graph",
