@@ -258,11 +258,11 @@ class TrackedPool:
         self._pool.scale(ActorPoolScalingRequest.downscale(delta=-1, reason="room", force=True))
 
 
-def worker_log(pid: int) -> list[str]:
+def worker_log(pid: int) -> tuple[str, ...]:
     """Return the last `LOG_LINES` lines of the log of the actor with process id ``pid`` on this
-    node: lines of its stdout, then lines of its stderr. Return [] if there is no log."""
+    node: lines of its stdout, then lines of its stderr. Return () if there is no log."""
     if (node := ray._private.worker._global_node) is None:
-        return []
+        return ()
     tails = []
     for stream in ("out", "err"):
         lines: list[str] = []
@@ -272,8 +272,8 @@ def worker_log(pid: int) -> list[str]:
                 lines = file.read().decode(errors="replace").splitlines()[-LOG_LINES:]
         tails.append([line[:LOG_CHARS] for line in lines])
     out, err = tails
-    out = out[-max(LOG_LINES // 2, LOG_LINES - len(err)) :]
-    return [*out, *err[-(LOG_LINES - len(out)) :]]
+    half = LOG_LINES // 2
+    return (*out[-max(half, LOG_LINES - len(err)) :], *err[-max(half, LOG_LINES - len(out)) :])
 
 
 def draining_nodes() -> Mapping[str, int]:

@@ -69,14 +69,14 @@ def use_console(console: Console | None) -> Iterator[None]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> Iterator[Console]:
     """Print only warnings and errors, on stderr, in this process and its children until the context
-    ends. The environment's own log level takes precedence."""
-    has_level = _LEVEL in os.environ
+    ends, unless the environment sets a log level. Yield the console."""
+    has_level, console = _LEVEL in os.environ, Console(stderr=True)
     os.environ.setdefault(_LEVEL, "warning")
     try:
-        with use_console(Console(stderr=True)):
-            yield
+        with use_console(console):
+            yield console
     finally:
         if not has_level:
             del os.environ[_LEVEL]
