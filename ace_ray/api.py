@@ -322,38 +322,20 @@ def publish(run: str | Run, to: str, *, console: Console | None = None, **option
 
 
 def reread(
-    run: str | Run,
-    *,
-    tool_parser: str | None = None,
-    reasoning_parser: str | None = None,
-    plugins: Sequence[str | Path] = (),
-    python: str | None = None,
-    tokenizer: str | None = None,
-    benchmarks: Sequence[str] = (),
-    output: str | None = None,
-    console: Console | None = None,
+    run: str | Run, *, output: str | None = None, console: Console | None = None, **options: Any
 ) -> Run:
     """Read a run's stored answers again with another parser or another vLLM, without an engine.
     Return the new run. The changes are printed on ``console``.
 
-    The arguments are the options of ``ace-ray reread``. Raises `UserError` if the run did not use
-    vLLM, the tokenizer is missing or a parser is unknown."""
+    ``options``: ``tool_parser``, ``reasoning_parser``, ``plugins``, ``python``, ``tokenizer`` and
+    ``benchmarks``, as for ``ace-ray reread``. Raises `UserError` if the run did not use vLLM, the
+    tokenizer is missing or a parser is unknown."""
     from ace_ray.reports.explain import print_reparse
     from ace_ray.rescoring.reparse import reparse_run
 
     ((uri,), opens) = _uris_and_opener([run])
     with _output(console):
-        result = reparse_run(
-            uri,
-            tool_parser=tool_parser,
-            reasoning_parser=reasoning_parser,
-            plugins=list(map(str, plugins)),
-            python=python,
-            tokenizer=tokenizer,
-            benchmarks=benchmarks,
-            output=output,
-            opens=opens,
-        )
+        result = reparse_run(uri, output=output, opens=opens, **options)
     if console is not None:
         print_reparse(result, opens, console)
     return Run(opens(result.uri))

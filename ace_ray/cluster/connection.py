@@ -23,8 +23,6 @@ from ace_ray.util import log
 
 # Environment variable that Ray sets for the driver of a job.
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-# Environment variable that turns the export of metrics off.
-_METRICS = "RAY_enable_metrics_collection"
 
 # Maximum number of attempts to start a local Ray.
 LOCAL_STARTS = 3
@@ -50,12 +48,6 @@ _is_own = False
 def has_own_ray() -> bool:
     """Return whether this process started the Ray that it is connected to."""
     return _is_own
-
-
-def exports_metrics() -> bool:
-    """Return whether the Ray of this process, such as an actor, exports metrics. A Ray that
-    `connect` started does not."""
-    return os.environ.get(_METRICS) != "0"
 
 
 # Result of the thread that connects; None if there is no such thread (`connect_early`).
@@ -169,7 +161,7 @@ def _start_local() -> None:
 
     # Nobody reads the metrics and task events of a local Ray. To collect them takes a quarter of
     # the CPU time of a waiting process.
-    os.environ.setdefault(_METRICS, "0")
+    os.environ.setdefault("RAY_enable_metrics_collection", "0")
     os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
     for attempt in range(1, LOCAL_STARTS + 1):
         try:

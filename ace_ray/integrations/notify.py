@@ -7,16 +7,14 @@ document that cannot be delivered is sent again when the next run ends, or by th
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from ace_ray.errors import UserError, first_line
-from ace_ray.models.http import Http, HttpRequest, Reply
-from ace_ray.models.urls import http_url
+from ace_ray.models.http import Http, HttpRequest
+from ace_ray.models.urls import http_url, read_key
 from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.kept import MARGIN
 from ace_ray.reports.kept_tables import headlines
@@ -45,32 +43,33 @@ def check_notify(options: NotifyConfig | None) -> None:
         return
     receivers = [options.url, options.url_env, options.command]
     if sum(receiver is not None for receiver in receivers) != 1:
-        raise UserError(
-            "needs exactly one of url, url_env and command", where="notify", fix="name one"
-        )
-    _variable(options.token_env, "notify.token_env")
-    if not options.command:
-        try:
-            http_url(_url(options))
-        except ValueError as error:
-            raise UserError(str(error), where="notify", fix="write an http(s) URL") from None
+        raise UserError("needs one of url, url_env and command", where="notify", fix="name one")
+    url, _ = _secrets(options)
+    try:
+        http_url(url or "http://command")
+    except ValueError as error:
+        raise UserError(str(error), where="notify", fix="write an http(s) URL") from None
+
+
+def _secrets(options: NotifyConfig) -> tuple[str, str | None]:
+    """Return the URL ("" for a command) and the token. Raises `UserError` if one is not set."""
+    fix = "set the variable, or leave the key out"
+    url = options.url or read_key(options.url_env, "notify.url_env", fix) or ""
+    return url, read_key(options.token_env, "notify.token_env", fix)
 
 
 def notify(sweep: Sweep) -> None:
     """Send the runs that have ended and that were not sent before, in the order of the ledger.
     Return after the first failure, with a warning."""
-    options = sweep.notify
-    lines = list(sweep.cost_records)
-    if options is None or not lines:
+    if (options := sweep.options.notify) is None:
         return
-    content = sweep.store.get(SENT)
+    content, lines = sweep.store.get(SENT), list(sweep.cost_records)
     sent = json_object(content, f"{sweep.store.root}/{SENT}") if content else {}
     for line in lines:
         key = line.run_id or line.source
         if line.state not in _ENDED or sent.get(key) == line.state:
             continue
-        about = {"schema_version": 1, "sweep": sweep.sweep_id, "sweep_folder": sweep.uri}
-        document = {**about, **document_of(sweep.store, line, lines)}
+        document = {"sweep": sweep.sweep_id, **document_of(sweep.store, line, lines)}
         if failure := _deliver(options, as_json(document)):
             log.warning(f"notify: {line.label} is not delivered yet: {failure}")
             return
@@ -81,26 +80,29 @@ def notify(sweep: Sweep) -> None:
 def document_of(store: Store, line: CostRecord, lines: Sequence[CostRecord]) -> dict[str, Any]:
     """Return what a receiver gets about ``line``, a run of the sweep in ``store`` with the ledger
     ``lines`` (docs/sweeps.md)."""
-    folder = store.child(line.run_id)
+    folder = store.child(line.run_id or ".")
     content = folder.get(SUMMARY) if line.run_id else None
     summary = json_object(content, f"{folder.root}/{SUMMARY}") if content else {}
-    rows = {key: summary.get(key) for key in ("declared", "scored")}
     return {
+        "schema_version": 1,
         "label": line.label,
         "step": line.step,
         "checkpoint": line.source,
         "folder": folder.root if line.run_id else None,
         "state": line.state,
         "note": line.note,
-        "rows": {**rows, "not_evaluated": summary.get("missing", line.rows_left)},
+        "rows": {
+            "declared": summary.get("declared"),
+            "scored": summary.get("scored", 0),
+            "not_evaluated": summary.get("missing", line.rows_left),
+        },
         "headlines": [
             {"benchmark": name, "rules": rules, **scores[0]}
             for name, block in summary.get("benchmarks", {}).items()
             for rules, scores in block.get("scores", {}).items()
-            if scores
         ],
         "early": summary.get("early"),
-        "comparison": _comparison(store, line, lines),
+        "comparison": _comparison(store, line, lines) if line.state == "complete" else None,
     }
 
 
@@ -108,18 +110,14 @@ def _comparison(
     store: Store, line: CostRecord, lines: Sequence[CostRecord]
 ) -> dict[str, Any] | None:
     """Return the paired difference to the previous complete checkpoint; None if there is none."""
-    before = [
-        (other.step, other)
-        for other in lines
-        if other.state == "complete" and other.step is not None and other.step < (line.step or 0)
-    ]
-    if line.state != "complete" or not before:
+    complete = [other for other in lines if other.state == "complete" and other.step is not None]
+    earlier = [other for other in complete if (other.step or 0) < (line.step or 0)]
+    if not earlier:
         return None
-    step, previous = max(before, key=lambda pair: pair[0])
-    facts = {"with": previous.label, "step": step, "folder": store.child(previous.run_id).root}
-    runs = [ScoredRun(store.child(record.run_id)) for record in (previous, line)]
-    for run, label in zip(runs, ("before", "after"), strict=True):
-        run.label = label
+    before = max(earlier, key=lambda other: other.step or 0)
+    runs = [ScoredRun(store.child(record.run_id)) for record in (before, line)]
+    facts = {"with": before.label, "step": before.step, "folder": runs[0].uri}
+    runs[0].label, runs[1].label = "before", "after"
     try:
         compared = compare_runs(runs, reference="before", categories=False, margin=MARGIN)
     except UserError as error:
@@ -131,67 +129,40 @@ def _comparison(
 def _deliver(options: NotifyConfig, document: bytes) -> str:
     """Send ``document``, and try again after `BACKOFF_S` if this may help. Return why it was not
     delivered, or ""."""
-    key = _variable(options.token_env, "notify.token_env")
-    failure, may_pass = "", True
+    (url, token), failure = _secrets(options), ""
     for pause_s in (0.0, *BACKOFF_S):
         time.sleep(pause_s)
         try:
             if options.command:
-                failure = _run(options.command, options.timeout_s, document)
+                failure = _run(options.command, document, options.timeout_s)
             else:
-                status = asyncio.run(_post(options, document, key)).status
+                status = asyncio.run(_post(url, token, document, options.timeout_s))
                 failure = "" if 200 <= status < 300 else f"the receiver answered with {status}"
-                may_pass = status in (408, 425, 429) or status >= 500
+                if status < 500 and status not in (408, 425, 429):
+                    break
         except (OSError, subprocess.TimeoutExpired) as error:
             failure = first_line(error)
-        if not failure or not may_pass:
+        if not failure:
             break
-    return one_line(mask_key(mask_key(failure, key), _url(options) if options.url_env else None))
+    return one_line(mask_key(mask_key(failure, token), url if options.url_env else None))
 
 
-def _run(command: Sequence[str], timeout_s: float, document: bytes) -> str:
-    with tempfile.TemporaryFile() as errors:
-        code = subprocess.run(
-            command,
-            input=document,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            timeout=timeout_s,
-            start_new_session=True,  # Ctrl-C does not reach it
-        ).returncode
-        errors.seek(0)
-        lines = errors.read(1 << 20).decode(errors="replace").split("\n")
+def _run(command: Sequence[str], document: bytes, timeout_s: float) -> str:
+    # A new session: Ctrl-C does not reach the command.
+    done = subprocess.run(
+        command, input=document, capture_output=True, timeout=timeout_s, start_new_session=True
+    )
+    lines = done.stderr.decode(errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")
-    return f"the command ended with {code}: {last}" if code else ""
+    return f"the command ended with {done.returncode}: {last}" if done.returncode else ""
 
 
-async def _post(options: NotifyConfig, document: bytes, key: str | None) -> Reply:
+async def _post(url: str, token: str | None, document: bytes, timeout_s: float) -> int:
     headers = {"Content-Type": "application/json"}
-    headers |= {"Authorization": f"Bearer {key}"} if key else {}
+    headers |= {"Authorization": f"Bearer {token}"} if token else {}
     http = Http()
     try:
-        return await http.fetch(
-            HttpRequest("POST", _url(options), headers, document, options.timeout_s, 1 << 10)
-        )
+        reply = await http.fetch(HttpRequest("POST", url, headers, document, timeout_s, 1 << 10))
     finally:
         await http.close()
-
-
-def _url(options: NotifyConfig) -> str:
-    return options.url or _variable(options.url_env, "notify.url_env") or ""
-
-
-def _variable(name: str | None, location: str) -> str | None:
-    """Return the value of the environment variable ``name``; None if ``name`` is None. Raises
-    `UserError` if the variable does not contain one line of ASCII."""
-    if name is None:
-        return None
-    # Values from files and secrets often end with a newline.
-    value = os.environ.get(name, "").strip()
-    if not value or not value.isascii() or not value.isprintable():
-        raise UserError(
-            f"the environment variable {name} is not set to one line of ASCII",
-            where=location,
-            fix="set the variable, or leave the key out",
-        )
-    return value
+    return reply.status

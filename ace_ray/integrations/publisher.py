@@ -90,7 +90,7 @@ def run_and_publish(sweep: Sweep) -> int:
     the results, and write the report of a sweep that watches for checkpoints.
 
     Raises `UserError` as `Sweep.run` does, and if ``notify`` is not valid."""
-    check_notify(sweep.notify)
+    check_notify(sweep.options.notify)
     news, over = threading.Event(), threading.Event()
 
     def deliver_news() -> None:
@@ -100,7 +100,7 @@ def run_and_publish(sweep: Sweep) -> int:
             _deliver(sweep)
             if is_last:  # the command writes the last report
                 return
-            if sweep.is_watching and sweep.has_results:
+            if sweep.options.watch and sweep.has_results:
                 arguments = ["report", sweep.uri, *_store_options(sweep.any_run)]
                 if failure := _failure(arguments, echo=False):
                     log.warning(f"report not written: {failure}")

@@ -35,6 +35,8 @@ UNSEEN = (
     "the model may think, and vLLM would apply the schema to its reasoning; set "
     "model.reasoning_parser to one of vLLM's own parsers, which finds the end of the reasoning"
 )
+# Environment variable of Ray. A local Ray sets it to 0, since nobody reads its metrics.
+RAY_METRICS = "RAY_enable_metrics_collection"
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
@@ -43,9 +45,9 @@ class VLLMEngine:
 
     ``choice``: the format of chats and answers; `chat` with tools needs a tool parser in it.
     ``swappable``: whether `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters;
-    the base model answers until the first swap. ``phases`` tracks the start. ``metrics_name``: name
-    of the model in vLLM's metrics, which Ray then exports. Raises `EngineNotStarted`, and
-    `UserError` if the choice does not fit the model."""
+    the base model answers until the first swap. ``phases`` tracks the start. ``metrics_name``: in
+    an actor of Ray, name of the model in the metrics of vLLM that Ray exports. Raises
+    `EngineNotStarted`, and `UserError` if the choice does not fit the model."""
 
     def __init__(
         self,
@@ -278,7 +280,7 @@ def _start(folder: Path, arguments: Mapping[str, Any], metrics_name: str | None)
     from vllm.v1.engine.async_llm import AsyncLLM
 
     stat_logger = _null_logger()
-    if metrics_name is not None:
+    if metrics_name is not None and os.environ.get(RAY_METRICS) != "0":
         arguments = {"served_model_name": metrics_name, **arguments}
         stat_logger = _ray_logger() or stat_logger
     return AsyncLLM.from_engine_args(

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 
 from ace_ray.errors import UserError, first_line
 from ace_ray.storage.object_store import Store
+from ace_ray.storage.run_files import LOGS
 from ace_ray.util import log
-from ace_ray.util.safe_loading import InvalidContent, json_tree
+from ace_ray.util.safe_loading import json_object
 
-LOGS = "logs/"
 # Time between two writes of a log that has new lines.
 WRITE_S = 60.0
 JOIN_S = 10.0
@@ -80,13 +80,9 @@ def log_text(line: str) -> Iterator[str]:
     """Yield ``line`` of a stored log as text: time, level and message, then indented the traceback
     and the last lines of an engine."""
     try:
-        tree = json_tree(line)
-    except InvalidContent:
-        tree = line
-    if not isinstance(tree, dict):
+        tree = json_object(line, LOGS)
+    except UserError:  # another program may have written the file
         tree = {"message": line}
     yield " ".join(str(tree[key]) for key in ("time", "level", "message") if key in tree)
-    for key in ("traceback", "engine_log"):
-        further = tree.get(key) or ""
-        for text in further if isinstance(further, list) else str(further).splitlines():
-            yield f"    {text}"
+    for lines in (str(tree.get("traceback", "")).splitlines(), tree.get("engine_log")):
+        yield from (f"    {text}" for text in (lines if isinstance(lines, list) else ()))

@@ -21,7 +21,7 @@ from ace_ray.storage.object_store import UnreachableStore, open_store
 from ace_ray.storage.session_log import store_log
 from ace_ray.sweep.checkpoints import Checkpoint, CheckpointWatch, find_checkpoints
 from ace_ray.sweep.comparisons import Comparisons
-from ace_ray.sweep.config import NotifyConfig, SweepConfig, claim, sweep_id_of
+from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
 from ace_ray.sweep.lane import LaneProcess, signals_to
 from ace_ray.sweep.ledger import CostRecord, cost_record, merge_earlier, read_ledger, write_ledger
 from ace_ray.sweep.packing import (
@@ -100,19 +100,19 @@ class Sweep:
         ``began``: time at which the command began (`time.monotonic`; default: now)."""
         self._began = began or time.monotonic()
         check_output(config.output)
-        self._config, self._options = config, config.options
+        self._config, self.options = config, config.options
         # The config of one run, to read keys that all runs share.
         self.any_run = any_run = config.any_run
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
         output = open_store(config.output, **any_run.store.model_dump())
         self.store = output.child(self.sweep_id)
-        models = self._options.models
+        models = self.options.models
         self.runs = labelled(models, [entry_of_model(config, m, self.uri) for m in models])
         self._before, self._steps = read_ledger(self.store)
         self._watching: CheckpointWatch | None = None
-        if self._options.watch:
-            self._watching = CheckpointWatch(self._options, any_run.store, steps=self._steps)
+        if self.options.watch:
+            self._watching = CheckpointWatch(self.options, any_run.store, steps=self._steps)
         self._running: list[LaneProcess] = []
         self._failed: dict[str, str] = {}
         # Ids of runs that get a lane of their own.
@@ -124,7 +124,7 @@ class Sweep:
         self._out_of_time: set[str] = set()
         # Lines of the ledger that was written last.
         self.cost_records: list[CostRecord] = []
-        if self._options.checkpoints is not None:
+        if self.options.checkpoints is not None:
             check_config(any_run)
             self._plan_existing(preview=preview)
         check_distinct(self.runs)
@@ -139,14 +139,6 @@ class Sweep:
             cpus = [any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
             self.machine = find_machine(max(cpus))
         check_sizes([run for run in self.runs if run.plan], self.machine)
-
-    @property
-    def notify(self) -> NotifyConfig | None:
-        return self._options.notify
-
-    @property
-    def is_watching(self) -> bool:
-        return self._watching is not None
 
     @property
     def has_time(self) -> bool:
@@ -236,7 +228,7 @@ class Sweep:
     def _check_reference(self) -> None:
         """Raise `UserError` unless the option ``reference`` is the label of a run."""
         labels = [*(run.label for run in self.runs), *(line.label for line in self._before)]
-        if (name := self._options.reference) is not None and name not in labels:
+        if (name := self.options.reference) is not None and name not in labels:
             fix = did_you_mean(name, labels)
             raise UserError(f"no model has the label {name!r}", where="reference", fix=fix)
 
@@ -245,7 +237,7 @@ class Sweep:
     def _plan_existing(self, *, preview: bool) -> None:
         """Plan the checkpoints that exist now. Raises `UserError`: the folder is empty, or the
         config fits no checkpoint."""
-        checkpoints = find_checkpoints(self._options, self.any_run.store, self._steps)
+        checkpoints = find_checkpoints(self.options, self.any_run.store, self._steps)
         settled = checkpoints if self._watching is None or preview else self._watching.find_new()
         for checkpoint in settled:
             if checkpoint.lacks and self._watching is not None:
@@ -306,7 +298,7 @@ class Sweep:
         """Wait for new checkpoints. Return False if the watch or the sweep has ended."""
         if self._watching is None:
             return False
-        log.info(f"watching {self._options.checkpoints} for new checkpoints")
+        log.info(f"watching {self.options.checkpoints} for new checkpoints")
         while not self._stop:
             if self._plan_new(self._watching):
                 return True
@@ -430,7 +422,7 @@ class Sweep:
             for run in sort_by_step(self.runs)
             if run.run_id not in skipped and self._is_pending(run)
         ]
-        queue, sorted_lanes = lanes(ordered, self.machine, swap=self._options.swap), []
+        queue, sorted_lanes = lanes(ordered, self.machine, swap=self.options.swap), []
         while queue:
             first = next(
                 (lane for lane in queue if not self.comparisons.has_reference_in(lane, queue)),

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 import ace_ray
-
 from ace_ray.integrations import inspect_log
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.reports.runs import ScoredRun

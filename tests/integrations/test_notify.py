@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ class EndedSweep:
     def __init__(self, folder: Path, **options: Any) -> None:
         self.store, self.uri, self.sweep_id = LocalStore(str(folder)), str(folder), "s"
         self.cost_records = ledger_lines(self.store)
-        self.notify = NotifyConfig(**options)
+        self.options = SimpleNamespace(notify=NotifyConfig(**options))
 
     def send(self) -> None:
         notify(self)  # type: ignore[arg-type]
@@ -165,8 +166,9 @@ def test_a_watched_sweep_writes_its_report_after_each_run(
         return 75
 
     monkeypatch.setattr(Sweep, "run", run)
-    monkeypatch.setattr(Sweep, "is_watching", True)
     monkeypatch.setattr(publisher, "publish_run", lambda uri, *_: None)
     config = config_file(model={}, models=[{"source": "a"}], sweep_id="s")
-    assert run_and_publish(Sweep(load_sweep(str(config)))) == 75
+    sweep = Sweep(load_sweep(str(config)))
+    sweep.options.watch = True
+    assert run_and_publish(sweep) == 75
     assert "step_100" in page.read_text()

@@ -8,7 +8,6 @@ from typing import Any
 
 import ray
 
-from ace_ray.cluster.connection import exports_metrics
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
 from ace_ray.config.roles import ServedRole
 from ace_ray.config.schema import RunConfig
@@ -54,8 +53,7 @@ class RoleEngine:
                 role.model.tool_parser,
                 template_kwargs=role.model.chat_template_kwargs,
             )
-            metrics_name = model.name if exports_metrics() else None
-            loaded = VLLMEngine(materialize(model), engine, choice, metrics_name=metrics_name)
+            loaded = VLLMEngine(materialize(model), engine, choice, metrics_name=model.name)
             monitored = MonitoredEngine(loaded, stall_timeout_s / 4, Clock())
             ray.get(coordinator.update_process.remote(self._process, facts={}))
             Heartbeat(

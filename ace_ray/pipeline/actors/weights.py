@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 
 import ray
 
-from ace_ray.cluster.connection import exports_metrics
 from ace_ray.cluster.placement import fetch_on_nodes
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
@@ -306,7 +305,7 @@ def start_engine(job: WorkerConfig, folder: Path, phases: StartPhases) -> Any:
         swappable=len(job.runs) > 1,
         adapters=job.runs[0].model.adapter is not None,
         phases=phases,
-        metrics_name=job.runs[0].model.name if exports_metrics() else None,
+        metrics_name=job.runs[0].model.name,
     )
 
 

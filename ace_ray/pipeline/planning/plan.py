@@ -32,9 +32,6 @@ from ace_ray.pipeline.planning.formats import choose_format, first_native, repla
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
-# Folder of a report in a run's folder; its files are not part of the run.
-REPORTS = "report/"
-
 
 @dataclass(frozen=True, eq=False)
 class PlannedRows:
