@@ -110,11 +110,11 @@ def _comparison(
     store: Store, line: CostRecord, lines: Sequence[CostRecord]
 ) -> dict[str, Any] | None:
     """Return the paired difference to the previous complete checkpoint; None if there is none."""
-    complete = [other for other in lines if other.state == "complete" and other.step is not None]
-    earlier = [other for other in complete if (other.step or 0) < (line.step or 0)]
+    complete = [peer for peer in lines if peer.state == "complete" and peer.step is not None]
+    earlier = [peer for peer in complete if (peer.step or 0) < (line.step or 0)]
     if not earlier:
         return None
-    before = max(earlier, key=lambda other: other.step or 0)
+    before = max(earlier, key=lambda peer: peer.step or 0)
     runs = [ScoredRun(store.child(record.run_id)) for record in (before, line)]
     facts = {"with": before.label, "step": before.step, "folder": runs[0].uri}
     runs[0].label, runs[1].label = "before", "after"
@@ -149,12 +149,12 @@ def _deliver(options: NotifyConfig, document: bytes) -> str:
 
 def _run(command: Sequence[str], document: bytes, timeout_s: float) -> str:
     # A new session: Ctrl-C does not reach the command.
-    done = subprocess.run(
+    result = subprocess.run(
         command, input=document, capture_output=True, timeout=timeout_s, start_new_session=True
     )
-    lines = done.stderr.decode(errors="replace").split("\n")
+    lines = result.stderr.decode(errors="replace").split("\n")
     last = next((line for line in reversed(lines) if line.strip()), "")
-    return f"the command ended with {done.returncode}: {last}" if done.returncode else ""
+    return f"the command ended with {result.returncode}: {last}" if result.returncode else ""
 
 
 async def _post(url: str, token: str | None, document: bytes, timeout_s: float) -> int:
