@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from ace_ray.api import Run as Run
     from ace_ray.api import compare as compare
     from ace_ray.api import evaluate as evaluate
+    from ace_ray.api import export as export
     from ace_ray.api import publish as publish
     from ace_ray.api import report as report
+    from ace_ray.api import reread as reread
     from ace_ray.api import score as score
     from ace_ray.api import sweep as sweep
     from ace_ray.errors import RunFailed as RunFailed
@@ -21,7 +23,8 @@ __version__ = "0.1.0"
 # Public name -> its module, which is imported on first access, so that commands start fast.
 _MODULES = {
     **dict.fromkeys(
-        ("Run", "compare", "evaluate", "publish", "report", "score", "sweep"), "ace_ray.api"
+        ("Run", "compare", "evaluate", "export", "publish", "report", "reread", "score", "sweep"),
+        "ace_ray.api",
     ),
     **dict.fromkeys(("RunFailed", "UserError"), "ace_ray.errors"),
 }
@@ -34,4 +37,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+    return sorted([*_MODULES, "__version__"])

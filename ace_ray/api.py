@@ -1,13 +1,14 @@
 """The Python interface (``import ace_ray``): the commands as functions, and `Run` to read results.
 
-The command line calls the same code. Progress and tables are printed on ``console``, by default a
-new rich console for the terminal or notebook.
+The command line calls the same code. Progress and tables are printed on the rich ``console``; by
+default only warnings are printed, on stderr.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -165,7 +166,7 @@ def evaluate(
         limit: evaluate at most this many entries, taken from every category in turn.
         ids: evaluate only these entries: ``ID``, ``CATEGORY/ID`` or ``LANGUAGE/CATEGORY/ID``.
         resume: continue a stored run. False deletes it and starts again.
-        console: shows the progress; by default a new rich console.
+        console: shows the progress; by default only warnings are shown.
         settings: further keys of a config (docs/configuration.md): ``engine={...}``,
             ``sampling={...}``, ``backend="fake"`` for tests of the calling code.
 
@@ -179,12 +180,11 @@ def evaluate(
     settings = {**settings, "output": output, "limit": limit, "ids": _id_list(ids)}
     configuration = _config(config, model, benchmarks, settings)
     check_publishers(configuration.publish)
-    console = console or Console()
-    code, summary = run(configuration, fresh=not resume, console=console)
-    if code == COMPLETE and summary["complete"]:
-        from ace_ray.integrations.publisher import publish_run
+    with _output(console) as log_console:
+        code, summary = run(configuration, fresh=not resume, console=log_console)
+        if code == COMPLETE and summary["complete"]:
+            from ace_ray.integrations.publisher import publish_run
 
-        with log.use_console(console):
             publish_run(summary["uri"], configuration)
     return Run.open(summary["uri"], **configuration.store.model_dump())
 
@@ -215,7 +215,7 @@ def score(
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     names, file = [benchmark] if benchmark else [], None if judge is None else str(judge)
     options = {"data": data, "model": model, "fresh": fresh}
-    with log.use_console(console):
+    with _output(console):
         score_path(str(path), names, output, file, opens=opens, **options)
     return Run(opens(output or str(path)))
 
@@ -240,7 +240,7 @@ def sweep(
     values = {name: value for name, value in options.items() if value is not None}
     loaded = load_sweep(str(config), (), values)
     check_publishers(loaded.any_run.publish)
-    with log.use_console(console):
+    with _output(console):
         runner = Sweep(loaded)
         run_and_publish(runner)
     plans = [run.plan for run in runner.runs if run.plan is not None]
@@ -256,7 +256,8 @@ def report(
     paper: bool = False,
     console: Console | None = None,
 ) -> str | None:
-    """Print a report on runs or on a sweep's folder, and write it. Return the URI of report.html.
+    """Write a report on runs or on one sweep, and print it on ``console``. Return the URI of its
+    page.
 
     Without ``output``, a report on one run or sweep is written to its subfolder ``report/``. A
     report on several runs is then only printed, and the result is None. ``rules``: rule set to show
@@ -265,9 +266,9 @@ def report(
     from ace_ray.reports.report import make_report
 
     uris, opens = _uris_and_opener([runs] if isinstance(runs, str | Run) else runs)
-    return make_report(
-        uris, paper=paper, out=output, rules=rules, console=console or Console(), opens=opens
-    )
+    tables = console or Console(quiet=True)
+    with _output(console):
+        return make_report(uris, paper=paper, out=output, rules=rules, console=tables, opens=opens)
 
 
 def compare(
@@ -317,8 +318,60 @@ def publish(run: str | Run, to: str, *, console: Console | None = None, **option
     `UserError` if an option is invalid, there are no results, or the tracker failed."""
     from ace_ray.integrations.publisher import publish as send
 
-    with log.use_console(console):
+    with _output(console):
         send(run.store if isinstance(run, Run) else open_store(run), to, options)
+
+
+def reread(
+    run: str | Run, *, output: str | None = None, console: Console | None = None, **options: Any
+) -> Run:
+    """Read a run's stored answers again with another parser or another vLLM, without an engine.
+    Return the new run. The changes are printed on ``console``.
+
+    ``options``: ``tool_parser``, ``reasoning_parser``, ``plugins``, ``python``, ``tokenizer`` and
+    ``benchmarks``, as for ``ace-ray reread``. Raises `UserError` if the run did not use vLLM, the
+    tokenizer is missing or a parser is unknown."""
+    from ace_ray.reports.explain import print_reparse
+    from ace_ray.rescoring.reparse import reparse_run
+
+    ((uri,), opens) = _uris_and_opener([run])
+    with _output(console):
+        result = reparse_run(uri, output=output, opens=opens, **options)
+    if console is not None:
+        print_reparse(result, opens, console)
+    return Run(opens(result.uri))
+
+
+def export(
+    run: str | Run,
+    to: Literal["inspect", "lm-eval", "hf"],
+    *,
+    output: str | None = None,
+    dataset: str | Mapping[str, str] | None = None,
+) -> list[str]:
+    """Export a run to the file format of another tool. Return the URIs of the files.
+
+    ``output``: folder or ``s3://`` prefix, by default ``export/`` in the run. ``dataset``, for
+    "hf": Hub id of the benchmark's dataset; for several benchmarks, a mapping from their names.
+    Raises `UserError` if the results cannot be exported."""
+    from ace_ray.integrations.result_files import export_run
+
+    ((uri,), opens) = _uris_and_opener([run])
+    datasets = [dataset] if isinstance(dataset, str) else []
+    if isinstance(dataset, Mapping):
+        datasets = [f"{benchmark}={name}" for benchmark, name in dataset.items()]
+    return export_run(opens(uri), to, output and opens(output), datasets)
+
+
+@contextmanager
+def _output(console: Console | None) -> Iterator[Console]:
+    """Print log lines on ``console``; without it, only warnings and errors, on stderr."""
+    if console is None:
+        with log.quiet() as stderr:
+            yield stderr
+    else:
+        with log.use_console(console):
+            yield console
 
 
 def _id_list(ids: str | Sequence[str] | None) -> list[str] | None:

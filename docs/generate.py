@@ -40,7 +40,7 @@ from ace_ray.integrations.trackers import (
     TensorBoardOptions,
 )
 from ace_ray.models.hazards import HAZARDS
-from ace_ray.sweep.config import SweepModel, SweepOptions
+from ace_ray.sweep.config import NotifyConfig, SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
 VARIANTS = Path(__file__).with_name("serving-variants.md")
@@ -153,6 +153,11 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         SweepOptions,
     ),
     ("models", "Items of a sweep's `models`.", SweepModel),
+    (
+        "notify",
+        "Receiver of a document about each finished model of a sweep: `url`, `url_env` or `command`.",
+        NotifyConfig,
+    ),
 ]
 
 

@@ -1,18 +1,22 @@
 """``import ace_ray``: look into runs, and call commands as functions; tests/e2e evaluates."""
 
 import json
+import os
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 import ace_ray
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
+from ace_ray.util import log
 from tests.pipeline.made_run import answered, written_run, wrong
 
 
@@ -62,6 +66,28 @@ def test_runs_are_scored_compared_and_reported(toy_run: Any, tmp_path: Path) -> 
     assert ace_ray.report(runs[0]) == f"{toy_run[0]}/report/report.html"
 
 
+def test_functions_print_only_warnings_unless_they_get_a_console(
+    toy_run: Any, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(config: Any, *, console: Console, **_: Any) -> Any:
+        with log.use_console(console):
+            log.info("progress")
+            log.warning("beware")
+        return 75, {"uri": str(toy_run[0]), "complete": False}
+
+    monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", work)
+    call = {"model": "m", "benchmarks": "acebench", "backend": "fake"}
+    run = ace_ray.evaluate(**call)
+    assert capsys.readouterr() == ("", "beware\n")
+    assert repr(run) == f"<Run {toy_run[0]}: 8 of 8 rows>"
+    assert "ACE_RAY_LOG_LEVEL" not in os.environ
+    page = ace_ray.report(run)
+    assert (Path(str(page)).is_file(), capsys.readouterr().out) == (True, "")
+    text = StringIO()
+    ace_ray.evaluate(**call, console=Console(file=text))
+    assert text.getvalue() == "progress\nbeware\n"
+
+
 def test_mistakes_are_one_line(toy_run: Any, tmp_path: Path) -> None:
     run = ace_ray.Run.open(str(toy_run[0]))
     with pytest.raises(ace_ray.UserError, match="rows have no column 'gld'"):
@@ -80,6 +106,8 @@ def test_importing_the_package_is_light() -> None:
     code = "import ace_ray, sys, json; print(json.dumps(sorted(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert not {"ray", "vllm", "pyarrow", "pydantic", "scipy"} & set(json.loads(result.stdout))
-    assert {"Run", "evaluate", "sweep", "score", "report", "compare"} <= set(dir(ace_ray))
+    commands = {"compare", "evaluate", "export", "publish", "report", "reread", "score", "sweep"}
+    assert set(dir(ace_ray)) >= {"Run", "RunFailed", "UserError", "__version__", *commands}
+    assert not {"annotations", "import_module", "Any", "api", "TYPE_CHECKING"} & set(dir(ace_ray))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ace_ray.nothing

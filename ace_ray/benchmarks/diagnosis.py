@@ -105,7 +105,8 @@ def _reread_hint(reader: str, tool_parser: str | None) -> str:
         return ""
     if parser == tool_parser:  # perhaps the reasoning parser took the calls
         return "; with native calls, ace-ray reread RUN --reasoning-parser none may"
-    return f"; with native calls, ace-ray reread RUN --tool-parser {parser} does"
+    needs = " if the tokenizer has the token <|python_tag|>" if parser == "llama3_json" else ""
+    return f"; with native calls, ace-ray reread RUN --tool-parser {parser} does{needs}"
 
 
 @dataclass

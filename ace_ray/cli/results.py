@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,19 +83,34 @@ def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) ->
     help="Maximum rows to show (0 = all; default 20, or all with --json).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print whole rows as JSON, one per line.")
+@click.option(
+    "--log", "logs", is_flag=True, help="Print the log of all sessions, with engines that crashed."
+)
 @add_store_options
 def show(
-    run: str, changed: str | None, limit: int | None, as_json: bool, opens: Any, **filters: Any
+    run: str,
+    changed: str | None,
+    limit: int | None,
+    as_json: bool,
+    logs: bool,
+    opens: Any,
+    **filters: Any,
 ) -> None:
-    """List rows of a run, or show one row.
+    """List rows of a run, show one row, or print the log of a run or sweep.
 
     ID is an entry's id or the beginning of a row's id. A row is shown with its prompt, answers,
     calls and their results, gold answer, verdicts with reasons, and sandbox changes.
     """
+    from ace_ray.storage.session_log import log_text, read_logs
     from ace_ray.storage.stored_run import StoredRun
     from ace_ray.viewer.row_filter import Filter
     from ace_ray.viewer.show import show as show_rows
 
+    if logs:
+        for line in read_logs(opens(run)):
+            for text in [line] if as_json else log_text(line):
+                echo_result(text)
+        return
     show_rows(
         StoredRun(opens(run)),
         Filter(**filters),
@@ -142,30 +156,19 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     metavar="URI",
     help="Folder or s3:// prefix. Default: export/inspect, export/lm-eval or export/hf in the run.",
 )
-@click.option("--dataset", help="Hub id of the benchmark's dataset, required with --to hf.")
+@multi_option(
+    "--dataset",
+    "datasets",
+    metavar="[BENCHMARK=]ID",
+    text="Hub id of the benchmark's dataset, required with --to hf.",
+)
 @add_store_options
-def export(run: str, form: str, output: str | None, dataset: str | None, opens: Any) -> None:
+def export(run: str, form: str, output: str | None, datasets: tuple[str, ...], opens: Any) -> None:
     """Export a run (folder or s3:// URI) to the file formats of other tools."""
-    from ace_ray.integrations.inspect_log import export_inspect
-    from ace_ray.integrations.result_files import export_hub, export_lm_eval
-    from ace_ray.reports.runs import ScoredRun
+    from ace_ray.integrations.result_files import export_run
 
-    if form == "hf" and dataset is None:
-        raise UserError(
-            "is required with --to hf",
-            where="--dataset",
-            fix="name the benchmark's dataset, e.g. org/name",
-        )
-    if form != "hf" and dataset is not None:
-        raise UserError("applies to --to hf only", where="--dataset", fix="leave it out")
-    store = opens(run)
-    stored = ScoredRun(store)
-    target = opens(output) if output else store.child(f"export/{form}")
-    target.check_writable()
-    hub = partial(export_hub, dataset=str(dataset))
-    exporters: Any = {"inspect": export_inspect, "lm-eval": export_lm_eval, "hf": hub}
-    for name in exporters[form](stored, target):
-        echo_result(f"{target.root}/{name}")
+    for uri in export_run(opens(run), form, opens(output) if output else None, datasets):
+        echo_result(uri)
 
 
 @cli.command()

@@ -7,10 +7,11 @@ fails without it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,9 @@ from ray.data._internal.execution.interfaces.execution_options import ExecutionR
 from ray.data._internal.execution.node_trackers import actor_location
 from ray.data._internal.execution.operators.actor_pool_map_operator import ActorPoolMapOperator
 from ray.data.block import BlockAccessor
+
+# Maximum lines of a worker's log that `worker_log` returns, characters of each, and bytes read.
+LOG_LINES, LOG_CHARS, LOG_BYTES = 200, 1_000, 1 << 18
 
 
 @contextmanager
@@ -250,6 +254,24 @@ class TrackedPool:
         pending.clear()
         pending.update(ordered)
         self._pool.scale(ActorPoolScalingRequest.downscale(delta=-1, reason="room", force=True))
+
+
+def worker_log(pid: int) -> tuple[str, ...]:
+    """Return the last `LOG_LINES` lines of the log of the actor with process id ``pid`` on this
+    node: lines of its stdout, then lines of its stderr. Return () if there is no log."""
+    if (node := ray._private.worker._global_node) is None:
+        return ()
+    tails = []
+    for stream in ("out", "err"):
+        lines: list[str] = []
+        for path in Path(node.get_logs_dir_path()).glob(f"worker-*-{pid}.{stream}"):
+            with suppress(OSError), path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - LOG_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()[-LOG_LINES:]
+        tails.append([line[:LOG_CHARS] for line in lines])
+    out, err = tails
+    half = LOG_LINES // 2
+    return (*out[-max(half, LOG_LINES - len(err)) :], *err[-max(half, LOG_LINES - len(out)) :])
 
 
 def draining_nodes() -> Mapping[str, int]:

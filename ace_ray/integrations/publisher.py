@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError, first_line
+from ace_ray.integrations.notify import check_notify, notify
 from ace_ray.integrations.tracker_metrics import publications
 from ace_ray.integrations.trackers import make_publisher
 from ace_ray.storage.object_store import Store
@@ -79,36 +80,61 @@ def publish_run(uri: str, config: RunConfig) -> None:
         arguments = ["publish", uri, "--to", target.tracker]
         for key, value in target.options.items():
             arguments += ["--option", f"{key}={json.dumps(value)}"]  # JSON is YAML
-        for key, value in config.store.model_dump(exclude_none=True).items():
-            arguments += [f"--{key.replace('_', '-')}", value]
+        arguments += _store_options(config)
         if failure := _failure(arguments).removeprefix(f"{target.tracker}: "):
             command = shlex.join(["ace-ray", *arguments])
             log.warning(f"warning: {target.tracker}: {failure}; to repeat: {command}")
 
 
 def run_and_publish(sweep: Sweep) -> int:
-    """Run ``sweep`` and return its exit code. Publish its results whenever runs have ended."""
-    arguments = (sweep.uri, sweep.any_run)
-    threads: list[threading.Thread] = []
+    """Run ``sweep`` and return its exit code. Whenever runs have ended, tell ``notify``, publish
+    the results, and write the report of a sweep that watches for checkpoints.
 
-    def start_publishing() -> None:
-        """Start a thread that publishes all new results, unless an earlier one is still busy."""
-        busy = any(thread.is_alive() for thread in threads)
-        if sweep.has_results and sweep.any_run.publish and not busy:
-            threads.append(threading.Thread(target=publish_run, args=arguments, daemon=True))
-            threads[-1].start()
+    Raises `UserError` as `Sweep.run` does, and if ``notify`` is not valid."""
+    check_notify(sweep.options.notify)
+    news, over = threading.Event(), threading.Event()
 
-    code = sweep.run(start_publishing)
-    for thread in threads:
-        thread.join()
-    if sweep.has_results:
-        publish_run(*arguments)
+    def deliver_news() -> None:
+        while news.wait():
+            news.clear()
+            is_last = over.is_set()
+            _deliver(sweep)
+            if is_last:  # the command writes the last report
+                return
+            if sweep.options.watch and sweep.has_results:
+                arguments = ["report", sweep.uri, *_store_options(sweep.any_run)]
+                if failure := _failure(arguments, echo=False):
+                    log.warning(f"report not written: {failure}")
+
+    thread = threading.Thread(target=deliver_news, daemon=True)
+    thread.start()
+    try:
+        code = sweep.run(news.set)
+    finally:
+        over.set()
+        news.set()
+    thread.join()
     return code
 
 
-def _failure(arguments: Sequence[str]) -> str:
-    """Run ``ace-ray`` with ``arguments`` in a subprocess, and print its stdout. Return the reason
-    why the subprocess failed, or "" if it has not."""
+def _deliver(sweep: Sweep) -> None:
+    """Tell ``notify`` about ended runs, and publish results. Failures are warnings."""
+    try:
+        notify(sweep)
+    except Exception as error:  # noqa: BLE001 - a receiver must not end a sweep
+        log.warning(f"notify: {first_line(error)}")
+    if sweep.has_results:
+        publish_run(sweep.uri, sweep.any_run)
+
+
+def _store_options(config: RunConfig) -> list[str]:
+    options = config.store.model_dump(exclude_none=True).items()
+    return [word for key, value in options for word in (f"--{key.replace('_', '-')}", value)]
+
+
+def _failure(arguments: Sequence[str], *, echo: bool = True) -> str:
+    """Run ``ace-ray`` with ``arguments`` in a subprocess. With ``echo``, print its stdout.
+    Return the reason of a failure, or ""."""
     # Files, not pipes: a tracker's own subprocesses may keep a pipe open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         try:
@@ -126,7 +152,7 @@ def _failure(arguments: Sequence[str]) -> str:
         except (subprocess.TimeoutExpired, KeyboardInterrupt):  # does not fail the run
             return f"not published: timed out after {MOST_S:g} s"
         published, complaints = _lines(out), _lines(errors)
-    for line in published:
+    for line in published if echo else ():
         log.info(line)
     if code:
         messages = [line for line in complaints if line.startswith("ace-ray: ")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -17,7 +17,12 @@ import yaml
 import ace_ray
 from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
-from ace_ray.integrations.inspect_log import last_answer, model_name, results_of
+from ace_ray.integrations.inspect_log import (
+    export_inspect,
+    last_answer,
+    model_name,
+    results_of,
+)
 from ace_ray.reports.excerpts import to_json
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.object_store import Store
@@ -26,6 +31,32 @@ from ace_ray.util.sanitizing import join_names
 from ace_ray.util.stats import Z95
 from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.row_filter import episodes
+
+
+def export_run(
+    store: Store, form: str, target: Store | None, datasets: Sequence[str] = ()
+) -> list[str]:
+    """Export the run in ``store`` to the format ``form`` ("inspect", "lm-eval" or "hf"), and return
+    the URIs of the files. ``target``: by default a folder in the run. ``datasets``: for "hf", the
+    id of the dataset on the hub, or BENCHMARK=ID for each benchmark.
+
+    Raises `UserError` if ``datasets`` do not fit the format or the run, or as the export does."""
+    if form == "hf" and not datasets:
+        raise UserError(
+            "is required with --to hf",
+            where="--dataset",
+            fix="name the benchmark's dataset, e.g. org/name",
+        )
+    if form != "hf" and datasets:
+        raise UserError("applies to --to hf only", where="--dataset", fix="leave it out")
+    run = ScoredRun(store)
+    target = store.child(f"export/{form}") if target is None else target
+    target.check_writable()
+    if form == "hf":
+        names = export_hub(run, target, datasets)
+    else:
+        names = (export_inspect if form == "inspect" else export_lm_eval)(run, target)
+    return [f"{target.root}/{name}" for name in names]
 
 
 def export_lm_eval(run: ScoredRun, target: Store) -> list[str]:
@@ -135,20 +166,47 @@ def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
     }
 
 
-def export_hub(run: ScoredRun, target: Store, dataset: str) -> list[str]:
-    """Write the headlines of ``run`` into ``target``, as a file for the model's repository on the
-    hub. Returns the file names. ``dataset``: id of the benchmark's dataset on the hub.
+def export_hub(run: ScoredRun, target: Store, datasets: Sequence[str]) -> list[str]:
+    """Write the headlines of ``run`` into ``target``, as a file per benchmark for the model's
+    repository on the hub. Returns the file names. ``datasets``: as in `export_run`.
 
-    Raises `UserError` if a headline is partial or missing, the run was limited to some entries, or
-    the run has several benchmarks."""
-    results = list(results_of(run))
-    if len(results) != 1:
-        raise UserError(
-            f"the run has several benchmarks: {', '.join(name for name, *_ in results)}",
-            where=run.uri,
-            fix="evaluate them in separate runs; a Hub dataset belongs to one benchmark",
+    Raises `UserError` if the headlines are not results of complete benchmarks: a headline is
+    partial or missing, the run was limited, or ``datasets`` do not name the benchmarks."""
+    ids = _dataset_ids(run, datasets)
+    files = {
+        f".eval_results/{_safe_name(benchmark)}.yaml": _hub_entries(
+            run, benchmark, by_rules, ids[benchmark]
         )
-    ((benchmark, _, by_rules),) = results
+        for benchmark, _, by_rules in results_of(run)
+        if benchmark in ids
+    }
+    for name, entries in files.items():
+        target.put(name, yaml.safe_dump(entries, sort_keys=False, allow_unicode=True).encode())
+    return list(files)
+
+
+def _dataset_ids(run: ScoredRun, datasets: Sequence[str]) -> dict[str, str]:
+    """Return benchmark -> id of its dataset. Raises `UserError` if an item of ``datasets`` does not
+    belong to one benchmark of ``run``."""
+    names = list(run.benchmarks)
+    ids: dict[str, str] = {}
+    for dataset in datasets:
+        benchmark, equals, name = dataset.rpartition("=")
+        if not equals and len(names) == 1:
+            benchmark = names[0]
+        if benchmark not in names or not name or benchmark in ids:
+            raise UserError(
+                f"{dataset!r} does not name the dataset of one benchmark of the run",
+                where="--dataset",
+                fix=" ".join(f"--dataset {name}=ORG/NAME" for name in names),
+            )
+        ids[benchmark] = name
+    return ids
+
+
+def _hub_entries(
+    run: ScoredRun, benchmark: str, by_rules: Mapping[str, Sequence[Score]], dataset: str
+) -> list[dict[str, Any]]:
     if words := run.manifest.restriction(benchmark).description:
         raise UserError(
             f"the run is limited to {words}", where=run.uri, fix="export a complete run"
@@ -175,9 +233,7 @@ def export_hub(run: ScoredRun, target: Store, dataset: str) -> list[str]:
                 ),
             }
         )
-    name = f".eval_results/{_safe_name(benchmark)}.yaml"
-    target.put(name, yaml.safe_dump(entries, sort_keys=False, allow_unicode=True).encode())
-    return [name]
+    return entries
 
 
 def _safe_name(text: str) -> str:

@@ -110,8 +110,11 @@ def check_url(url: str, key: str) -> HttpUrl:
     return parsed
 
 
-def read_key(name: str | None, location: str) -> str | None:
-    """Return the API key in the environment variable ``name``; None if ``name`` is None.
+_KEY_FIX = "set it to the endpoint's key, or write api_key_env: null if it takes none"
+
+
+def read_key(name: str | None, location: str, fix: str = _KEY_FIX) -> str | None:
+    """Return the API key in the environment variable ``name``; None for an endpoint without a key.
 
     ``location``: config key that names the variable. Raises `UserError` if the variable is unset,
     or its value is not valid in an HTTP header."""
@@ -123,7 +126,7 @@ def read_key(name: str | None, location: str) -> str | None:
         raise UserError(
             f"the environment variable {name} is not set",
             where=location,
-            fix="set it to the endpoint's key, or write api_key_env: null if it takes none",
+            fix=fix,
         )
     if not (key.isascii() and key.isprintable()):
         raise UserError(

@@ -24,6 +24,7 @@ from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import capture_start
 from ace_ray.models.start_phases import PROCESS, StartPhases
 from ace_ray.types import Completion, EngineFigures, Messages, Sampling, Tools, bounded_raw
+from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line
 from ace_ray.util.secrets import mask_secrets
 
@@ -34,6 +35,8 @@ UNSEEN = (
     "the model may think, and vLLM would apply the schema to its reasoning; set "
     "model.reasoning_parser to one of vLLM's own parsers, which finds the end of the reasoning"
 )
+# Environment variable of Ray. A local Ray sets it to 0, since nobody reads its metrics.
+RAY_METRICS = "RAY_enable_metrics_collection"
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
@@ -42,8 +45,9 @@ class VLLMEngine:
 
     ``choice``: the format of chats and answers; `chat` with tools needs a tool parser in it.
     ``swappable``: whether `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters;
-    the base model answers until the first swap. ``phases`` tracks the start. Raises
-    `EngineNotStarted` if vLLM fails, and `UserError` if ``choice`` does not fit the model."""
+    the base model answers until the first swap. ``phases`` tracks the start. ``metrics_name``: in
+    an actor of Ray, name of the model in the metrics of vLLM that Ray exports. Raises
+    `EngineNotStarted`, and `UserError` if the choice does not fit the model."""
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class VLLMEngine:
         swappable: bool = False,
         adapters: bool = False,
         phases: StartPhases | None = None,
+        metrics_name: str | None = None,
     ) -> None:
         phases = phases or StartPhases(lambda phase: None)
         phases.begin(PROCESS)
@@ -69,7 +74,7 @@ class VLLMEngine:
         if swappable and not adapters:
             arguments = {"worker_extension_cls": EXTENSION, **arguments}
         with capture_start(phases.read):
-            self._engine = _start(folder, arguments)
+            self._engine = _start(folder, arguments, metrics_name)
         phases.end()
         self._dead = EngineDeadError
         self._params = SamplingParams
@@ -268,9 +273,21 @@ def _arguments(engine_args: Mapping[str, Any], choice: FormatChoice) -> dict[str
     return {**defaults, **engine_args}
 
 
-def _start(folder: Path, arguments: Mapping[str, Any]) -> Any:
+def _start(folder: Path, arguments: Mapping[str, Any], metrics_name: str | None) -> Any:
+    """Start an `AsyncLLM` with the model in ``folder``."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
+
+    stat_logger = _null_logger()
+    if metrics_name is not None and os.environ.get(RAY_METRICS) != "0":
+        arguments = {"served_model_name": metrics_name, **arguments}
+        stat_logger = _ray_logger() or stat_logger
+    return AsyncLLM.from_engine_args(
+        AsyncEngineArgs(model=str(folder), **arguments), stat_loggers=[stat_logger]
+    )
+
+
+def _null_logger() -> Any:
     from vllm.v1.metrics.loggers import PrometheusStatLogger
 
     class NullLogger(PrometheusStatLogger):  # type: ignore[misc]
@@ -282,9 +299,26 @@ def _start(folder: Path, arguments: Mapping[str, Any]) -> Any:
         __init__ = record = log_engine_initialized = nothing
         record_sleep_state = record_admission_rejection = nothing
 
-    return AsyncLLM.from_engine_args(
-        AsyncEngineArgs(model=str(folder), **arguments), stat_loggers=[NullLogger]
-    )
+    return NullLogger
+
+
+def _ray_logger() -> Any:
+    """Return the class that exports vLLM's metrics as metrics of Ray; None if vLLM finds no Ray."""
+    from vllm.v1.metrics import ray_wrappers
+
+    if ray_wrappers.ray_metrics is None:
+        log.warning("vLLM's metrics are not exported: vLLM needs the package ray[serve] for this")
+        return None
+
+    class RayLogger(ray_wrappers.RayPrometheusStatLogger):  # type: ignore[misc]
+        """Exports all but the times between tokens: one observation per token slows the engine."""
+
+        def record(self, scheduler: Any, iteration: Any, *more: Any, **options: Any) -> None:
+            if iteration is not None:
+                iteration.inter_token_latencies_iter = []
+            super().record(scheduler, iteration, *more, **options)
+
+    return RayLogger
 
 
 class SwapExtension:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -19,17 +19,17 @@ from ace_ray.pipeline.health.heartbeat import Kind, give_back_memory
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.planning.formats import choice_facts
 from ace_ray.pipeline.planning.manifest import grown_manifest, make_manifest
-from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, run_id_of
+from ace_ray.pipeline.planning.plan import Plan, PlannedRows, run_id_of
 from ace_ray.pipeline.planning.prompts import check_chat
-from ace_ray.pipeline.summary import FILES, RESULTS, finish, reopen
+from ace_ray.pipeline.summary import finish, reopen
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
+from ace_ray.storage.parts import FOLDER, Ledger, part_names, read_ledger
 from ace_ray.storage.rows import SHARED, rows_schema
+from ace_ray.storage.run_files import LOGS, REPORTS, check_unlinked, remove_run
+from ace_ray.storage.session_log import store_log
 from ace_ray.storage.stored import (
     MANIFEST,
-    SUCCESS,
-    SUMMARY,
     Manifest,
     append_session,
     as_json,
@@ -189,7 +189,7 @@ class RunFolder:
         session = session_record(facts)
         self.lease.renew()
         if not self.declared:
-            _remove_run(self.store)
+            remove_run(self.store)
             tree = make_manifest(self.plan, {**self.facts, **facts, "sessions": [session]})
             self.store.put(MANIFEST, as_json(tree))
             self.declared = self._in_manifest = True
@@ -242,7 +242,8 @@ class RunFolder:
         """Remove a run that this session began and that has stored no rows."""
         if self.is_new and self.declared and not part_names(self.store):
             self.lease.renew()
-            _remove_run(self.store)
+            remove_run(self.store)
+            self._in_manifest = False
 
 
 @contextmanager
@@ -281,7 +282,8 @@ def open_folder(plan: Plan, *, fresh: bool, began: float, label: str = "") -> It
             if run.declared:
                 run.looks.check_rules()
             run.compare(at_once=True)
-        yield run
+        with store_log(store, began, lambda: run._in_manifest):
+            yield run
 
 
 def output_store(plan: Plan) -> Store:
@@ -354,8 +356,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
     store = parent.child(plan.run_id)
     store.check_writable()
     # Refuse links before engines start, since files outside the folder must not change.
-    for folder in (FOLDER, RESULTS, FILES, *(f"{FILES}{name}" for name in plan.benchmarks)):
-        store.check_unlinked(folder.rstrip("/"))
+    check_unlinked(store, plan.benchmarks)
     if parent.get(MANIFEST) is not None:
         raise UserError(
             "the output folder is itself a run",
@@ -364,7 +365,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
         )
     if store.get(MANIFEST) is None:
         for item in store.list():
-            if item.path != LEASE and not item.path.startswith(REPORTS):
+            if item.path != LEASE and not item.path.startswith((REPORTS, LOGS)):
                 raise refusal(f"files that do not belong to a run ({item.path})")
         return store, None
     try:
@@ -376,36 +377,3 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, Manifest | N
     if reason := conflict(store, plan):
         raise refusal(f"a different run ({reason})", ", or replace the run with --fresh")
     return store, manifest
-
-
-def _remove_run(store: Store) -> None:
-    """Remove the run in ``store``, if there is one, for example for ``--fresh``.
-
-    Remove only files that a run with this manifest writes, and warn about other files. Raises
-    `UserError`, and removes nothing, if the manifest is damaged or a folder is a link."""
-    if store.get(MANIFEST) is None:
-        return
-    benchmarks = read_manifest(store).identity.benchmarks
-    for folder in (FOLDER, FILES, RESULTS):
-        store.check_unlinked(folder.rstrip("/"))
-    listed = [item.path for item in store.list()]
-    ours = [path for path in listed if _is_run_file(path, benchmarks)]
-    run_paths = {*ours, MANIFEST, SUMMARY, SUCCESS, LEASE}
-    extras = [path for path in listed if path not in run_paths and not path.startswith(REPORTS)]
-    for path in (SUCCESS, *ours, SUMMARY, MANIFEST):
-        store.delete(path)
-    if extras:
-        more = f" and {len(extras) - 1} more" if len(extras) > 1 else ""
-        log.warning(
-            f"{store.root}: does not belong to the run and stays unchanged: {extras[0]}{more}"
-        )
-
-
-def _is_run_file(path: str, benchmarks: Collection[str]) -> bool:
-    if path.startswith(FOLDER):
-        return is_part_name(path)
-    if path.startswith(RESULTS):
-        return "/" not in path.removeprefix(RESULTS) and path.endswith(".json")
-    folder, *inner = path.removeprefix(FILES).split("/")
-    plain = inner and not {"", ".", ".."} & {*inner}
-    return path.startswith(FILES) and bool(plain) and folder in benchmarks

@@ -17,13 +17,11 @@ from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import Ledger
 from ace_ray.storage.rows import rows_of
+from ace_ray.storage.run_files import FILES, RESULTS
 from ace_ray.storage.stored import SUCCESS, SUMMARY, Manifest, as_json
 from ace_ray.types import CHECKED, STATUSES, ResultRow, merge_facts
 
-FILES = "files/"
 MOST_FAILURES = 10
-# Folder of the result file that StableToolBench writes (docs/stabletoolbench.md).
-RESULTS = "results/tools/"
 
 
 def reopen(store: Store) -> None:

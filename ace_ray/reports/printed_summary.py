@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import Score, Table
+from ace_ray.config.schema import ENDPOINT
 from ace_ray.reports.table import cell, print_table
 from ace_ray.storage.stored import EarlyHeadline, Restriction, versions_line
 from ace_ray.types import STATUSES
@@ -85,10 +86,10 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
         counts = f"{tokens['prompt']} prompt + {tokens['completion']} completion tokens"
         if None in tokens.values():
             counts = "tokens unknown (the endpoint reports no usage)"
+        start = f"engine ready {timing.get('engine_start_s') or 0:.0f} s after planning, "
         yield (
             f"{counts}; {timing.get('tokens_per_s') or 0:.0f} tokens/s; "
-            f"engine ready after {timing.get('engine_start_s') or 0:.0f} s, "
-            f"{timing.get('wall_s') or 0:.0f} s in all"
+            f"{start * (timing.get('device') != ENDPOINT)}{timing.get('wall_s') or 0:.0f} s in all"
         )
     lines = engine_line(summary.get("engine") or {}, timing), waits_line(timing), cost_line(summary)
     yield from filter(None, lines)
@@ -108,7 +109,7 @@ def engine_line(engine: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
     """Return a line about the engines' speed, cache and token times; "" if they are unknown."""
     parts = []
     if rate := timing.get("output_tokens_per_s"):
-        parts.append(f"{rate:.0f} output tokens/s per engine")
+        parts.append(f"{rate:.0f} output tokens/s per {_engine_word(timing)}")
     if tokens := engine.get("prompt_tokens"):
         share = tokens["cached"] / (tokens["cached"] + tokens["computed"])
         parts.append(f"{share:.1%} of the prompt tokens came from the engine's cache")
@@ -116,6 +117,10 @@ def engine_line(engine: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
         if times := engine.get(key):
             parts.append(f"{name} {times['p50']:.3g} s (95 % within {times['p95']:.3g} s)")
     return "; ".join(parts)
+
+
+def _engine_word(timing: Mapping[str, Any]) -> str:
+    return "endpoint worker" if timing.get("device") == ENDPOINT else "engine"
 
 
 def waits_line(timing: Mapping[str, Any]) -> str:
@@ -127,7 +132,7 @@ def waits_line(timing: Mapping[str, Any]) -> str:
         return ""
     ordered = sorted(causes.items(), key=lambda pair: -pair[1])
     parts = [f"{WAITS[cause]} {share:.0%}" for cause, share in ordered if share >= 0.01]
-    return f"engines waited {every:.0%} of the time: {', '.join(parts)}"
+    return f"{_engine_word(timing)}s waited {every:.0%} of the time: {', '.join(parts)}"
 
 
 def cost_line(summary: Mapping[str, Any]) -> str:

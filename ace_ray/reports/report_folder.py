@@ -8,8 +8,8 @@ from typing import Any
 
 from ace_ray.errors import UserError
 from ace_ray.pipeline.evaluate import check_output
-from ace_ray.pipeline.planning.plan import REPORTS
 from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.run_files import REPORTS
 from ace_ray.util.safe_loading import InvalidContent, json_tree
 
 MARKER = "report.json"

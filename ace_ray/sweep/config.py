@@ -56,6 +56,21 @@ class SweepModel(Section):
     """as `model.chat_template` of a run"""
 
 
+class NotifyConfig(Section):
+    """Receiver of a JSON document about each finished model: `url`, `url_env` or `command`."""
+
+    url: str | None = Field(None, min_length=1)
+    """URL that gets the document as a POST request"""
+    url_env: str | None = Field(None, min_length=1)
+    """environment variable with the URL, if it contains a secret"""
+    token_env: str | None = Field(None, min_length=1)
+    """environment variable with a token, which is sent as `Authorization: Bearer`"""
+    command: list[str] | None = Field(None, min_length=1)
+    """program and arguments; the program gets the document on stdin"""
+    timeout_s: float = Field(30.0, gt=0, le=600)
+    """timeout of one attempt; there are at most five attempts"""
+
+
 class SweepOptions(Section):
     checkpoints: str | None = Field(None, min_length=1)
     """folder or s3:// prefix that contains the checkpoint folders"""
@@ -80,6 +95,9 @@ class SweepOptions(Section):
     """time that a checkpoint's files must stay unchanged before it counts as complete"""
     stop_file: str | None = None
     """file that ends the watch when it exists"""
+    notify: NotifyConfig | None = None
+    """receiver of a document about each finished model, e.g. a trainer ([Inside
+    training](sweeps.md#inside-training))"""
     sweep_id: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """name of the sweep folder; default: derived from the config's content"""
 
@@ -89,6 +107,7 @@ SWEEP = "sweep.json"
 # Options, and keys of runs, that may change between two calls of a sweep.
 _MAY_CHANGE = (
     "every", "from", "to", "watch", "stop_file", "settle_s", "swap", "sweep_id",
+    "notify",
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "engine_stall_timeout_s", "start_timeout_s",
     "store_retry_timeout_s", "drain_timeout_s",

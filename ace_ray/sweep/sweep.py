@@ -18,6 +18,7 @@ from ace_ray.pipeline.evaluate import check_config, check_output
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
 from ace_ray.storage.object_store import UnreachableStore, open_store
+from ace_ray.storage.session_log import store_log
 from ace_ray.sweep.checkpoints import Checkpoint, CheckpointWatch, find_checkpoints
 from ace_ray.sweep.comparisons import Comparisons
 from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
@@ -79,6 +80,8 @@ class Sweep:
     _share_factor = 1.0
     # Number of rows that this execution has evaluated.
     _rows = 0
+    # Number of events of the running lanes.
+    _events = 0
     # Time at which lanes are killed after a stop signal.
     _stop_by = 0.0
 
@@ -97,19 +100,19 @@ class Sweep:
         ``began``: time at which the command began (`time.monotonic`; default: now)."""
         self._began = began or time.monotonic()
         check_output(config.output)
-        self._config, self._options = config, config.options
+        self._config, self.options = config, config.options
         # The config of one run, to read keys that all runs share.
         self.any_run = any_run = config.any_run
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
         output = open_store(config.output, **any_run.store.model_dump())
         self.store = output.child(self.sweep_id)
-        models = self._options.models
+        models = self.options.models
         self.runs = label_runs(models, [entry_of_model(config, m, self.uri) for m in models])
         self._before, self._steps = read_ledger(self.store)
         self._watching: CheckpointWatch | None = None
-        if self._options.watch:
-            self._watching = CheckpointWatch(self._options, any_run.store, steps=self._steps)
+        if self.options.watch:
+            self._watching = CheckpointWatch(self.options, any_run.store, steps=self._steps)
         self._running: list[LaneProcess] = []
         self._failed: dict[str, str] = {}
         # Ids of runs that get a lane of their own.
@@ -121,7 +124,7 @@ class Sweep:
         self._out_of_time: set[str] = set()
         # Lines of the ledger that was written last.
         self.cost_records: list[CostRecord] = []
-        if self._options.checkpoints is not None:
+        if self.options.checkpoints is not None:
             check_config(any_run)
             self._plan_existing(preview=preview)
         check_distinct(self.runs)
@@ -172,7 +175,7 @@ class Sweep:
                 if end is not None and rows_end is not None:
                     # The lanes, and then the ledger and the report, get equal times to end.
                     self._rows_end_at, self._lanes_end_at = 2 * rows_end - end, rows_end
-            with signals_to(self._ask_to_stop):
+            with signals_to(self._ask_to_stop), store_log(self.store, self._began):
                 try:
                     return self._evaluate()
                 except (StoreOutage, LeaseLost) as error:
@@ -225,7 +228,7 @@ class Sweep:
     def _check_reference(self) -> None:
         """Raise `UserError` unless the option ``reference`` is the label of a run."""
         labels = [*(run.label for run in self.runs), *(line.label for line in self._before)]
-        if (name := self._options.reference) is not None and name not in labels:
+        if (name := self.options.reference) is not None and name not in labels:
             fix = did_you_mean(name, labels)
             raise UserError(f"no model has the label {name!r}", where="reference", fix=fix)
 
@@ -234,7 +237,7 @@ class Sweep:
     def _plan_existing(self, *, preview: bool) -> None:
         """Plan the checkpoints that exist now. Raises `UserError` if the folder is empty, or the
         config fits no checkpoint."""
-        checkpoints = find_checkpoints(self._options, self.any_run.store, self._steps)
+        checkpoints = find_checkpoints(self.options, self.any_run.store, self._steps)
         settled = checkpoints if self._watching is None or preview else self._watching.find_new()
         for checkpoint in settled:
             if checkpoint.lacks and self._watching is not None:
@@ -295,7 +298,7 @@ class Sweep:
         """Wait for new checkpoints. Return False if the watch or the sweep has ended."""
         if self._watching is None:
             return False
-        log.info(f"watching {self._options.checkpoints} for new checkpoints")
+        log.info(f"watching {self.options.checkpoints} for new checkpoints")
         while not self._stop:
             if self._plan_new(self._watching):
                 return True
@@ -386,8 +389,12 @@ class Sweep:
             self._stop_at_limit()
             self._start(waiting)
             self._wait()
-            if self._collect_ended():
+            has_ended = self._collect_ended()
+            events = sum(len(process.events()) for process in self._running)
+            if has_ended or events > self._events:
                 self._note_ledger()
+            self._events = events
+            if has_ended:
                 waiting = self._repack_lanes(waiting)
             if self._poll_folder():
                 # Pack waiting runs again, since new runs may share an engine with them.
@@ -415,7 +422,7 @@ class Sweep:
             for run in sort_by_step(self.runs)
             if run.run_id not in skipped and self._is_pending(run)
         ]
-        queue, sorted_lanes = lanes(ordered, self.machine, swap=self._options.swap), []
+        queue, sorted_lanes = lanes(ordered, self.machine, swap=self.options.swap), []
         while queue:
             first = next(
                 (lane for lane in queue if not self.comparisons.has_reference_in(lane, queue)),

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -28,12 +29,16 @@ FORMATS = ("text", "json")
 _LEVEL, _FORMAT = "ACE_RAY_LOG_LEVEL", "ACE_RAY_LOG_FORMAT"
 # Maximum characters of a message, and of a traceback.
 LONGEST = 8_000
+# Maximum lines of this process that are kept for `lines_since`: a day of progress lines.
+MOST_LINES = 10_000
 
 _log = logging.getLogger("ace_ray")
 # Fields that are added to every line of this process, such as the run id.
 _common_fields: dict[str, Any] = {}
 # Console of text lines; None: stdout.
 _console: Console | None = None
+# (`time.monotonic`, JSON line) of the latest lines of this process.
+_history: deque[tuple[float, str]] = deque(maxlen=MOST_LINES)
 
 
 def _write(level: int, text: str, /, *, on_stderr: bool = False, **fields: Any) -> None:
@@ -63,13 +68,38 @@ def use_console(console: Console | None) -> Iterator[None]:
         _console = before
 
 
+@contextmanager
+def quiet() -> Iterator[Console]:
+    """Print only warnings and errors, on stderr, in this process and its children until the context
+    ends, unless the environment sets a log level. Yield the console."""
+    has_level, console = _LEVEL in os.environ, Console(stderr=True)
+    os.environ.setdefault(_LEVEL, "warning")
+    try:
+        with use_console(console):
+            yield console
+    finally:
+        if not has_level:
+            del os.environ[_LEVEL]
+
+
+def lines_since(began: float) -> list[str]:
+    """Return the JSON lines that this process has logged since ``began`` (`time.monotonic`), at
+    level info also if the terminal shows less. They are at most the last `MOST_LINES` lines."""
+    return [line for at, line in list(_history) if at >= began]
+
+
+def note(text: str, level: str = "error") -> None:
+    """Add a line to the result of `lines_since`. Do not print the line."""
+    _history.append((time.monotonic(), _json(time.time(), level, _log.name, text, {})))
+
+
 def configure(level: str | None = None, form: str | None = None) -> None:
     """Set level and format for this process and its children. None keeps the current value."""
     for name, value in ((_LEVEL, level), (_FORMAT, form)):
         if value is not None:
             os.environ[name] = value
     _add_handlers()
-    _log.setLevel(_level())
+    _log.setLevel(min(_level(), logging.INFO))
 
 
 def environment() -> dict[str, str]:
@@ -110,28 +140,47 @@ def print_result(text: str, *, level: str = "info", **fields: Any) -> None:
     print(line, flush=True)
 
 
-class _LogHandler(logging.Handler):
+class _History(logging.Handler):
+    """Keeps the lines of this process for `lines_since`."""
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            fields = dict(getattr(record, "fields", {}))
-            if record.exc_info and record.exc_info[0] is not None:
-                fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+            _history.append((time.monotonic(), _json_line(record)))
+        except Exception:  # noqa: BLE001 - a line that cannot be kept must not end a run
+            self.handleError(record)
+
+
+class _LogHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if not is_enabled(record.levelno):  # `_History` also keeps lines that are not printed
+            return
+        try:
             if is_json():
-                level = min(record.levelno, logging.ERROR)
-                name = logging.getLevelName(level).lower()
-                line = _json(record.created, name, record.name, record.getMessage(), fields)
-                sys.stderr.write(line + "\n")
+                sys.stderr.write(_json_line(record) + "\n")
                 sys.stderr.flush()
                 return
             # Records of plain loggers go to stderr, as Python does by default.
             default = Console(stderr=not hasattr(record, "console"))
             console = getattr(record, "console", None) or default
             print_line(console, record.getMessage())
-            for line in _clean_trace(fields.get("traceback", "")).splitlines():
+            for line in _clean_trace(_fields_of(record).get("traceback", "")).splitlines():
                 print_line(console, line)
             console.file.flush()
         except Exception:  # noqa: BLE001 - a line that cannot be written must not end a run
             self.handleError(record)
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    fields = dict(getattr(record, "fields", {}))
+    if record.exc_info and record.exc_info[0] is not None:
+        fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+    return fields
+
+
+def _json_line(record: logging.LogRecord) -> str:
+    level = logging.getLevelName(min(record.levelno, logging.ERROR)).lower()
+    fields = _fields_of(record)
+    return _json(record.created, level, record.name, record.getMessage(), fields)
 
 
 def _json(at: float, level: str, logger: str, message: str, fields: Mapping[str, Any]) -> str:
@@ -170,11 +219,14 @@ def _level() -> int:
 
 
 def _add_handlers() -> None:
-    """Add our handler, unless the calling program has added handlers to the logger ``ace_ray``."""
+    """Add our handlers. If the calling program has added handlers to the logger ``ace_ray``, those
+    print the lines, at the program's level."""
     if not _log.handlers:
         _log.addHandler(_LogHandler())
         _log.propagate = False
-        _log.setLevel(_level())
+        _log.setLevel(min(_level(), logging.INFO))
+    if not any(isinstance(handler, _History) for handler in _log.handlers):
+        _log.addHandler(_History())
     root = logging.getLogger()
     if is_json() and not any(isinstance(handler, _LogHandler) for handler in root.handlers):
         # Otherwise Python prints warnings of other packages as text.

@@ -121,7 +121,8 @@ def test_unread_calls_say_which_readers_find_them() -> None:
     assert finding["accuracy"] == {"official": 0.2, "strict": 0.2}
     assert "6 of 10 rows hold calls that were not read" in finding["text"]
     assert "fenced_json (4), hermes (2)" in finding["text"]
-    assert "ace-ray reread RUN --tool-parser llama3_json" in finding["text"]
+    command = "ace-ray reread RUN --tool-parser llama3_json does if the tokenizer has the token"
+    assert command in finding["text"]
     (finding,) = diagnose([unread("<b>")] * 5)
     assert finding["readers"] == {"other": 5}
 

@@ -1,14 +1,22 @@
-"""vLLM with SmolLM2-135M: a sweep over two adapters."""
+"""vLLM with SmolLM2-135M: a sweep over two adapters, and vLLM's metrics."""
 
 import json
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import yaml
 
 import ace_ray
 from ace_ray.models.sources import materialize, resolve
+from tests.conftest import ROOT
+from tests.e2e.ray_clusters import running
 from tests.faults.fault_runs import needs_vllm_and_smollm2
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly, needs_vllm_and_smollm2]
@@ -58,3 +66,38 @@ def test_a_sweep_over_two_adapters_equals_two_runs(tmp_path, cli, make_adapter) 
     assert [outputs(sweep / line["run_id"]) for line in lines] == single
     assert len(single[0]) == 3
     assert single[0] != single[1]
+
+
+def test_the_metrics_on_the_dashboard_come_from_vllm_and_ray(tmp_path: Path, cli: Any) -> None:
+    board = (ROOT / "infra/monitoring/grafana-dashboard.json").read_text()
+    names = set(re.findall(r"ray_vllm_\w+", board))
+    assert len(names) == 4
+    tree = {
+        "model": {"source": BASE},
+        "benchmarks": [{"name": "acebench", "data": "mini", "categories": ["normal_atom_bool"]}],
+        "limit": 3,
+        "engine": {"dtype": "float32", "max_model_len": 4096, "enforce_eager": True},
+        "sampling": {"max_tokens": 100},
+        "output": str(tmp_path / "out"),
+    }
+    tree["engine"]["kv_cache_memory_bytes"] = 1 << 28
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(tree))
+    lines: dict[str, str] = {}
+    with running(cpus=2) as cluster, ThreadPoolExecutor(1) as pool:
+        command = "evaluate", tmp_path / "config.yaml"
+        run = pool.submit(cli, *command, env=cluster.driver_env, timeout_s=1500)
+        while not run.done():
+            for line in scraped(cluster.folder / "prom_metrics_service_discovery.json"):
+                lines[line.partition("{")[0]] = line
+            time.sleep(0.5)
+        assert run.result().code == 0, run.result().stdout + run.result().stderr
+    assert names <= lines.keys(), sorted(name for name in lines if "vllm" in name)
+    assert 'model_name="SmolLM2' in lines["ray_vllm_prefix_cache_queries_total"]
+
+
+def scraped(services: Path) -> Iterator[str]:
+    """Yield the lines of metrics that the nodes in the file ``services`` export now."""
+    for service in json.loads(services.read_text()) if services.exists() else ():
+        for target in service["targets"]:
+            with suppress(OSError), urlopen(f"http://{target}/metrics", timeout=10) as answer:
+                yield from answer.read().decode().splitlines()

@@ -1,6 +1,11 @@
 """Rows that fail, hang and crash their engines, each with its own end."""
 
+import json
+
 import pytest
+
+from ace_ray.storage.object_store import LocalStore
+from ace_ray.storage.session_log import read_logs
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
@@ -28,6 +33,9 @@ def test_only_the_row_that_ends_engines_is_quarantined(make_run, fault, end, cau
     assert "no headline number" in driver.text
     deaths = run.summary()["timing"]["engine_deaths"]
     assert len(deaths) == sum(cause in death for death in deaths) == 5, deaths
+    stored = [json.loads(line) for line in read_logs(LocalStore(str(run.path)))]
+    died = [line for line in stored if line.get("event") == "engine_died"]
+    assert [cause in line["message"] and bool(line["engine_log"]) for line in died] == [True] * 5
     assert {run.row(entry)["status"] for entry in range(12) if entry != 6} == {"scored"}
 
 

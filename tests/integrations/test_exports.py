@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+import ace_ray
 from ace_ray.integrations import inspect_log
 from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.reports.runs import ScoredRun
@@ -178,6 +179,24 @@ def test_the_hub_file_has_headlines(invoke: Any, tmp_path: Path) -> None:
     entries = hub.parse_eval_result_entries(tree)
     assert [entry.task_id for entry in entries] == ["acebench_official", "acebench_strict"]
     assert hub.eval_result_entries_to_yaml(entries) == tree
+
+
+def test_the_hub_takes_several_benchmarks_each_with_its_dataset(invoke, tmp_path) -> None:
+    rows = everything({"special_incomplete": 5})
+    folder = write_run(tmp_path / "run", rows)
+    manifest = json.loads((folder / "run.json").read_text())
+    benchmarks = manifest["identity"]["benchmarks"]
+    benchmarks["toy"] = benchmarks["acebench"]
+    (folder / "run.json").write_text(json.dumps(manifest))
+    out = tmp_path / "out"
+    command = ("export", folder, "--to", "hf", "--output", out)
+    refused = invoke(*command, "--dataset", "org/ACEBench")
+    assert "--dataset acebench=ORG/NAME --dataset toy=ORG/NAME" in refused.stderr
+    result = invoke(*command, "--dataset", "acebench=org/ACEBench")
+    assert result.stdout == f"{out}/.eval_results/acebench.yaml\n"
+    assert ace_ray.export(str(folder), "hf", dataset={"acebench": "org/ACEBench"}) == [
+        f"{folder}/export/hf/.eval_results/acebench.yaml"
+    ]
 
 
 @pytest.mark.parametrize(

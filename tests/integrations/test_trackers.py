@@ -20,6 +20,7 @@ from ace_ray.storage.object_store import LocalStore
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.sweep.sweep import Sweep
 from tests.integrations.made import complete_run, full_rows, sweep_of
+from tests.limits import until
 
 HEADLINE = "acebench/official/headline"
 AWAY = "raise ConnectionError('the tracker is away, api_key=abcdef1234567890')"
@@ -145,6 +146,7 @@ def test_a_sweep_publishes_when_a_run_has_ended(invoke, config_file, tmp_path, m
         sweep_of(folder, {100: full_rows(2)})
         sweep.cost_records = [CostRecord("a", 100, "a", "r", state="complete")]
         noted()
+        until(lambda: bool(published))
         return 75
 
     monkeypatch.setattr(Sweep, "run", run)

@@ -32,6 +32,8 @@ def test_every_option_of_a_sweep_is_read(write: Write) -> None:
     settings: dict[str, Any] = {"checkpoints": "s3://bucket/run", "pattern": "step_*", "every": 2}
     settings |= {"from": 100, "to": 900, "swap": False, "sweep_id": "mine"}
     settings |= {"watch": True, "settle_s": 5, "stop_file": "stop", "reference": "step 100"}
+    notify = {"url": "https://h/x", "url_env": None, "token_env": "T", "command": None}
+    settings["notify"] = {**notify, "timeout_s": 5}
     options = load_sweep(write(**settings)).options
     assert options.model_dump(by_alias=True, exclude={"models"}) == settings
     assert not settings.keys() & set(RunConfig.model_fields), "a key belongs to one of the two"

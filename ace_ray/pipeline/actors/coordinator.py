@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -95,6 +95,8 @@ class Coordinator:
         self._starts_since_progress: Counter[str] = Counter()
         # Kind of process -> why the last process of this kind ended.
         self._last: dict[Kind, str] = {}
+        # Engine that crashed, as in `Tally.deaths` -> the last lines of its log.
+        self._death_logs: dict[str, Sequence[str]] = {}
         # Row that has ended but has not reached a checker -> actor of its engine worker.
         self._underway: dict[str, str] = {}
         self._run: int | None = None
@@ -285,9 +287,14 @@ class Coordinator:
         if process.kind in ("engine", "role"):
             of_role = " (of a role)" * (process.kind == "role")
             self._tally.deaths.append(f"{process.name}{of_role}: {death.why}")
+            self._death_logs[self._tally.deaths[-1]] = death.log
         if process.kind == "engine":
             self._underway = {row: a for row, a in self._underway.items() if a != process.actor}
         self._deaths_since_write += process.kind == "writer"
+
+    def pop_death_log(self, line: str) -> Sequence[str]:
+        """Return and forget the last lines of the log of an engine. ``line``: of `Tally.deaths`."""
+        return self._death_logs.pop(line, ())
 
     def drain(self, seconds: float, actor: str | None = None) -> None:
         """Let no process start further rows, or only the engine worker ``actor``, whose node leaves

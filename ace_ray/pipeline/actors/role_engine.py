@@ -53,7 +53,7 @@ class RoleEngine:
                 role.model.tool_parser,
                 template_kwargs=role.model.chat_template_kwargs,
             )
-            loaded = VLLMEngine(materialize(model), engine, choice)
+            loaded = VLLMEngine(materialize(model), engine, choice, metrics_name=model.name)
             monitored = MonitoredEngine(loaded, stall_timeout_s / 4, Clock())
             ray.get(coordinator.update_process.remote(self._process, facts={}))
             Heartbeat(

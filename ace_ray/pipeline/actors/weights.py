@@ -303,6 +303,7 @@ def start_engine(job: WorkerConfig, folder: Path, phases: StartPhases) -> Any:
         swappable=len(job.runs) > 1,
         adapters=job.runs[0].model.adapter is not None,
         phases=phases,
+        metrics_name=job.runs[0].model.name,
     )
 
 

@@ -77,8 +77,14 @@ KILLED = Death("its process was killed", outside=True)
 
 
 def death_of(process: ProcessInfo) -> Death:
-    """Return why ``process``, which ran on this node, died without a report to the coordinator.
-    Remove its `CrashFile`."""
+    """Return why ``process``, which ran on this node, died without a message. Remove its
+    `CrashFile`."""
+    from ace_ray.cluster.ray_internals import worker_log
+
+    return _cause_of(process)._replace(log=worker_log(process.pid))
+
+
+def _cause_of(process: ProcessInfo) -> Death:
     path = _path(process)
     try:
         note, _, trace = path.read_text(errors="replace").partition("\n")

@@ -56,7 +56,9 @@ class Death(NamedTuple):
     outside: bool = False
     """Whether the cause is external (`ace_ray.pipeline.health.crash_cause`)."""
     rows: Sequence[str] | None = None
-    """Ids of the rows in flight; None for the rows that the process has reported before."""
+    """Ids of the rows in flight; None: the rows that the process has reported before."""
+    log: Sequence[str] = ()
+    """Last lines of the process's log."""
 
 
 class EngineLoad(NamedTuple):
@@ -173,8 +175,10 @@ def die(
     log.error(f"the {NAMES[process.kind]} {process.name} stops: {why}")
     import ray
 
+    from ace_ray.cluster.ray_internals import worker_log
+
     try:
-        death = Death(why, bool(outside), rows)
+        death = Death(why, bool(outside), rows, worker_log(process.pid))
         ray.get(coordinator.update_process.remote(process, death=death), timeout=10)
     except Exception:  # noqa: BLE001 - a broken process must end in any case
         log.error("the coordinator could not be reached")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import psutil
 
-from ace_ray.config.schema import RunConfig
+from ace_ray.config.schema import ENDPOINT, RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.end_time import closing_s
 from ace_ray.pipeline.health.crash_cause import death_of
-from ace_ray.pipeline.health.heartbeat import NAMES, Death, ProcessInfo, began_at
+from ace_ray.pipeline.health.heartbeat import NAMES, ProcessInfo, began_at
 from ace_ray.pipeline.monitoring.tally import Progress, Tally
 from ace_ray.pipeline.monitoring.utilization import Utilization
 from ace_ray.storage.lease import LeaseLost
@@ -91,7 +91,8 @@ class HealthMonitor:
 
     def start_timer(self) -> None:
         """Start the timeout `start_timeout_s` and the progress lines."""
-        self._progress = Progress(self._rows)
+        engine = "endpoint worker" if self._config.backend == ENDPOINT else "engine"
+        self._progress = Progress(self._rows, engine)
         self._answered_at = self._engine_at = time.monotonic()
 
     def _timeout_s(self, limit_s: float) -> float:
@@ -158,10 +159,17 @@ class HealthMonitor:
             )
 
     def _tell_deaths(self, tally: Tally) -> None:
+        """Print at most `DEATH_LINES` lines about engine crashes that were not printed yet."""
+        import ray
+
         new = tally.deaths[self._deaths_reported :]
         self._deaths_reported += len(new)
         for line in new[:DEATH_LINES]:
-            log.warning(f"engine worker {line}", event="engine_died")
+            engine_log: Sequence[str] = ()
+            with suppress(Exception):  # the cluster may be gone
+                reply = self._coordinator.pop_death_log.remote(line)
+                engine_log = ray.get(reply, timeout=self._timeout_s(30.0))
+            log.warning(f"engine worker {line}", event="engine_died", engine_log=engine_log)
         if len(new) > DEATH_LINES:
             line = f"and {len(new) - DEATH_LINES} more engine workers crashed"
             log.warning(line, event="engine_died")
@@ -236,9 +244,8 @@ def _kill(coordinator: Any, process: ProcessInfo, timeout_s: float) -> bool:
                 # SIGSTOP is an external cause; a process that blocks itself is not.
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not respond"
-                rows = death_of(process).rows
+                death = death_of(process)._replace(why=f"{why} and was killed", outside=stopped)
                 with suppress(Exception):  # kill the process even without the coordinator
-                    death = Death(f"{why} and was killed", stopped, rows)
                     ray.get(coordinator.update_process.remote(process, death=death), timeout=30)
                 running.kill()
                 return True

@@ -18,6 +18,8 @@ from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.util import log
 
 LOG_EVERY_S = 10.0
+# Maximum time between two lines while no row ends.
+SILENCE_S = 60.0
 
 
 class EngineCounts(NamedTuple):
@@ -213,27 +215,28 @@ class Tally:
 
 
 class Progress:
-    """Prints a progress line every `LOG_EVERY_S` while a graph evaluates ``planned`` rows."""
+    """Prints a progress line every `LOG_EVERY_S` while a graph runs. ``planned``: number of rows
+    that it will evaluate. ``engine``: the word for what answers, "endpoint worker" for example."""
 
-    def __init__(self, planned: int) -> None:
-        self._planned = planned
+    def __init__(self, planned: int, engine: str = "engine") -> None:
+        self._planned, self._engine = planned, engine
         self._start = time.monotonic()
         self._has_started = False
         self._shown_rows, self._shown_at = -1, -LOG_EVERY_S
 
     def show(self, tally: Tally) -> None:
         """Print one line when the first engine has started, and a progress line every
-        `LOG_EVERY_S`. Print no progress line if no row has ended since the last line, unless no row
-        has ended at all or the run waits."""
+        `LOG_EVERY_S`. If rows have ended, but none since the last line, and the run does not wait
+        for the store, print the next line after `SILENCE_S`."""
         if not self._has_started and tally.workers:
             self._has_started = True
             load_s, start_s = tally.workers[0]["load_s"], tally.workers[0]["start_s"]
             phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in start_s.items())
-            line = f"the first engine is ready after {load_s:.0f} s" + (phases and f": {phases}")
+            line = f"the first {self._engine} is ready, {load_s:.0f} s after its process began"
+            line += phases and f": {phases}"
             log.info(line, event="engine_ready", load_s=load_s, start_s=start_s)
-        if time.monotonic() - self._shown_at < LOG_EVERY_S:
-            return
-        if tally.ended_rows != self._shown_rows or not tally.ended_rows or tally.notice:
+        is_silent = tally.ended_rows == self._shown_rows > 0 and not tally.notice
+        if time.monotonic() - self._shown_at >= (SILENCE_S if is_silent else LOG_EVERY_S):
             self._shown_rows, self._shown_at = tally.ended_rows, time.monotonic()
             seconds = _seconds(tally)
             log.info(
@@ -253,7 +256,7 @@ class Progress:
     def line(self, tally: Tally) -> str:
         if not tally.workers and not tally.ended_rows:
             at = [f"{tally.phases[phase]} {phase}" for phase in PHASES if tally.phases[phase]]
-            waited = f"starting engines ... {time.monotonic() - self._start:.0f} s"
+            waited = f"starting {self._engine}s ... {time.monotonic() - self._start:.0f} s"
             return waited + (f" ({', '.join(at)})" if at else "")
         parts, load = [f"{tally.ended_rows}/{self._planned} rows"], tally.load
         if load.rows:
@@ -279,7 +282,7 @@ class Progress:
         if failed := tally.ended_rows - tally.statuses["scored"]:
             parts.append(f"{failed} not scored")
         if tally.deaths:
-            parts.append(f"{len(tally.deaths)} engine crash(es)")
+            parts.append(f"{len(tally.deaths)} {self._engine} crash(es)")
         return " | ".join(filter(None, [*parts, tally.notice]))
 
 

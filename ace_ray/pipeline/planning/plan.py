@@ -31,9 +31,6 @@ from ace_ray.pipeline.planning.formats import choose_format, native_benchmark, r
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
-# Folder of ``report.html`` in a run's folder; its files are not part of the run.
-REPORTS = "report/"
-
 
 @dataclass(frozen=True, eq=False)
 class PlannedRows:

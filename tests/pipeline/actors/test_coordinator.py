@@ -121,7 +121,7 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     coordinator.accept(dead, RowReport(ended=["ended"]))
     if says_why:
         # Two threads of a process may report the same death.
-        coordinator.update_process(dead, death=Death("no answer for 9 s"))
+        coordinator.update_process(dead, death=Death("no answer for 9 s", log=["last line"]))
         coordinator.update_process(dead, death=Death("the engine is dead", rows=["a"]))
     up(coordinator, process(2, kind=kind))
     coordinator.update_process(dead, death=Death("a message that comes late", rows=["a", "b"]))
@@ -129,6 +129,8 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     assert process(2, kind=kind) in tally.silent, "the successor lives"
     why = "no answer for 9 s" if says_why else "its process was killed"
     assert tally.deaths == ([f"host:1: {why}"] if kind == "engine" else [])
+    line, stored = f"host:1: {why}", ["last line"] if says_why and kind == "engine" else ()
+    assert [coordinator.pop_death_log(line) for _ in range(2)] == [stored, ()]
     assert {isolated.deaths for isolated in tally.isolated[kind].values()} == {1}
     assert coordinator.isolated(kind, ["a", "b", "c", "ended"]).keys() == {"a", "b"}
     second_kind: Kind = "checker" if kind == "engine" else "engine"

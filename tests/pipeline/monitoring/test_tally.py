@@ -55,7 +55,7 @@ def test_progress_tells_how_far_engines_have_started(clock, log_lines) -> None:
     clock[0] += 60
     for _ in range(2):
         progress.show(coordinator.read())
-    ready = "the first engine is ready after 41 s: fetch 0 s, process 29 s"
+    ready = "the first engine is ready, 41 s after its process began: fetch 0 s, process 29 s"
     assert log_lines == [*waits, ready, "0/5 rows"]
 
 
@@ -91,6 +91,17 @@ def test_progress_goes_on_after_the_clock_was_set_back(monkeypatch, clock, log_l
     clock[0] += 60
     progress.show(coordinator.read())
     assert len(log_lines) == 2
+
+
+def test_progress_is_shown_every_minute_though_no_row_ends(clock, log_lines) -> None:
+    coordinator, progress = Coordinator([]), Progress(8, "endpoint worker")
+    coordinator.accept(CHECKER, RowReport(judged=[row()]))
+    for _ in range(13):
+        progress.show(coordinator.read())
+        clock[0] += 10
+    assert len(log_lines) == 3
+    progress.show(Coordinator([]).read())
+    assert log_lines[-1].startswith("starting endpoint workers ... ")
 
 
 def test_same_exception_in_every_row_is_a_bug() -> None:
