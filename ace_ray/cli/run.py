@@ -47,11 +47,13 @@ def _overrides(
 ) -> tuple[str, ...]:
     """Return all config overrides of a command line. Raises `UserError`: it lacks a config, and
     does not name both a model and a benchmark."""
-    if config is None and not (model and benchmarks):
+    given = {"--model": model, "--benchmark": benchmarks}
+    missing = [option for option, value in given.items() if not value]
+    if config is None and missing:
         raise UserError(
-            "no model and benchmark are named",
+            f"there is neither a CONFIG nor {' and '.join(missing)}",
             where=COMMAND_LINE,
-            fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows the choices",
+            fix=f"add {' and '.join(missing)} (ace-ray list shows the benchmarks), or a CONFIG",
         )
     # Quoted, since a name may look like a number.
     model_overrides = () if model is None else (f"model.source={json.dumps(model)}",)

@@ -73,7 +73,10 @@ def _unknown_error(
             continue
         keys = [*_keys(section or model), *(beside if len(path) == 1 else ())]
         but = ".".join(path[:-1]) if model is run else None
-        fixes[".".join(path)] = suggest_key(last, keys, elsewhere, but=but)
+        fix = suggest_key(last, keys, elsewhere, but=but)
+        if model is run and path == [last] and not closest_of(last, keys, 0.8):
+            fix = f"an option of a benchmark is benchmarks.0.{last}; {fix}"
+        fixes[".".join(path)] = fix
     return unknown_keys(fixes, source=source)
 
 

@@ -78,12 +78,18 @@ class Filter:
         """Raise `UserError` if a value of the filter does not occur in ``run``."""
         values_by_name = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
         values_by_name |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
+        values_by_name["error_type"] = {
+            verdict.error_type
+            for row in (run.rows if self.error_type else ())
+            for rules, verdict in row.verdicts.items()
+            if verdict.error_type and self.rules in ("", rules)
+        }
         for name, values in values_by_name.items():
             if (value := getattr(self, name)) and value not in values:
                 raise UserError(
                     f"{run.uri} has no row with {value!r}",
-                    where=f"--{name}",
-                    fix=f"name one of {', '.join(sorted(values))}",
+                    where=f"--{name.replace('_', '-')}",
+                    fix=f"name one of {', '.join(sorted(values))}" if values else "leave it out",
                 )
 
     def is_match(self, row: ResultRow, rules: str) -> bool:
