@@ -88,7 +88,7 @@ def of_model(config_file: Write, model_folder: Write) -> Write:
 
 
 def test_a_command_line_without_a_benchmark_is_named(invoke: Any) -> None:
-    refuses(invoke("evaluate", "--model", "x", "--plan"), "neither a CONFIG nor --benchmark;")
+    refuses(invoke("evaluate", "--model", "x", "--plan"), "no CONFIG and no --benchmark is given;")
 
 
 @pytest.mark.parametrize(

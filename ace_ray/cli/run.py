@@ -51,9 +51,9 @@ def _overrides(
     missing = [option for option, value in given.items() if not value]
     if config is None and missing:
         raise UserError(
-            f"there is neither a CONFIG nor {' and '.join(missing)}",
+            f"no CONFIG and no {' and no '.join(missing)} is given",
             where=COMMAND_LINE,
-            fix=f"add {' and '.join(missing)} (ace-ray list shows the benchmarks), or a CONFIG",
+            fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows the choices",
         )
     # Quoted, since a name may look like a number.
     model_overrides = () if model is None else (f"model.source={json.dumps(model)}",)

@@ -467,7 +467,7 @@ def _file_tree(path: str) -> tuple[dict[str, Any], Path | None]:
     fix = f"name an existing YAML file, or one of {', '.join(shipped)}"
     is_shipped = path in shipped and not Path(path).exists()
     tree = yaml_file(str(SHIPPED / f"{path}.yaml") if is_shipped else path, fix)
-    folder = None if is_shipped else Path(path).absolute().parent
+    folder = None if is_shipped else Path(os.path.abspath(path)).parent
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
         tree, folder = with_present_keys(tree["config"]), None
     if not isinstance(tree, dict):

@@ -74,7 +74,8 @@ def _unknown_error(
         keys = [*_keys(section or model), *(beside if len(path) == 1 else ())]
         but = ".".join(path[:-1]) if model is run else None
         fix = suggest_key(last, keys, elsewhere, but=but)
-        if model is run and path == [last] and not closest_of(last, keys, 0.8):
+        is_known = closest_of(last, keys) or any(last in names for names in elsewhere.values())
+        if model is run and path == [last] and not is_known:
             fix = f"an option of a benchmark is benchmarks.0.{last}; {fix}"
         fixes[".".join(path)] = fix
     return unknown_keys(fixes, source=source)

@@ -115,8 +115,7 @@ def test_json_has_all_rows_and_complete_texts(invoke, tmp_path, monkeypatch) -> 
 
 
 def test_filters_that_match_no_row_are_refused(run: Any, invoke: Any) -> None:
-    rows = [json.loads(line) for line in invoke("show", run[0], "--json").stdout.splitlines()]
-    kind = min(row["official_error_type"] for row in rows if row["official_error_type"])
+    kind = run[1][0]["official_error_type"]
     for words, problem in (
         (["nobody"], "nobody: "),
         (["--rules", "x"], "name one of official, strict"),

@@ -16,10 +16,10 @@ from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.messages import add_system, join_users, merge_system
 from ace_ray.benchmarks.results import Score
-from ace_ray.benchmarks.statistics import POOLED, estimate, percents
+from ace_ray.benchmarks.statistics import POOLED, estimate
 from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.config.schema import Section
-from ace_ray.types import Entry, Episode, ResultRow, Verdict
+from ace_ray.types import Entry, Episode, OfferedApi, ResultRow, Verdict
 from ace_ray.util.local_files import path_of
 
 PROMPT = """\
@@ -33,15 +33,15 @@ Functions:
 """
 RESULT = "Result of a call: "
 
-# Numbers beside the accuracy: title, and the rows of which each is a share.
+# Titles of the numbers beside the accuracy, each a share of rows (docs/calls.md).
 NUMBERS = {
-    "right_name": ("Right name", "rows in which a call is due"),
-    "right_arguments": ("Right arguments", "rows with the right names"),
-    "schema_valid": ("Fits the schema", "rows with a call"),
-    "trigger_precision": ("Trigger precision", "rows with a call: it was due"),
-    "trigger_recall": ("Trigger recall", "rows in which a call is due: it was made"),
-    "trigger_f1": ("Trigger F1", "harmonic mean of precision and recall"),
-    "no_call": ("No call where none is due", "rows in which no call is due"),
+    "right_name": "Right name",
+    "right_arguments": "Right arguments",
+    "schema_valid": "Fits the schema",
+    "trigger_precision": "Trigger precision",
+    "trigger_recall": "Trigger recall",
+    "trigger_f1": "Trigger F1",
+    "no_call": "No call where none is due",
 }
 
 
@@ -92,9 +92,15 @@ class Calls(Benchmark):
         """Return the expected calls; the wrong copy has other arguments in its last call."""
         right = [{**call, "arguments": example(call["arguments"])} for call in entry.gold]
         *calls, last = right or [{"name": "unwanted", "arguments": {}}]
-        values = {name: [value, "wrong"] for name, value in last["arguments"].items()}
+        values: dict[str, Any] = {
+            name: [value, "wrong"] for name, value in last["arguments"].items()
+        }
         wrong = [*calls, {**last, "arguments": values or {"wrong": 0}}]
         return Gold(Episode(output=json.dumps(right)), Episode(output=json.dumps(wrong)))
+
+    def composition(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
+        users = sum(message["role"] == "user" for message in entry.prompt)
+        return [OfferedApi(tool) for tool in entry.data["tools"]], users
 
     @classmethod
     def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
@@ -118,20 +124,9 @@ class Calls(Benchmark):
         return {**summary, "calls": {n: {k: cell[k] for k in keys} for n, cell in cells.items()}}
 
     @classmethod
-    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        cells = summary["calls"]
-        lines = [
-            [title, str(cells[name]["n"]), *percents([cells[name]]), of]
-            for name, (title, of) in NUMBERS.items()
-        ]
-        table = {"title": "Calls", "header": ["number", "n", "share", "of"], "lines": lines}
-        tables = super().tables(summary)
-        return {**tables, "further_tables": [table, *tables.get("further_tables", ())]}
-
-    @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
         cells = summary["calls"]
-        more = [Score(t, POOLED, estimate(cells[name])) for name, (t, _) in NUMBERS.items()]
+        more = [Score(title, POOLED, estimate(cells[name])) for name, title in NUMBERS.items()]
         return [*super().scores(summary, rules), *more]
 
 

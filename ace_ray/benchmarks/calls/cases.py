@@ -84,8 +84,8 @@ def _faults(case: Mapping[str, Any]) -> Iterator[str]:
     schemas = schemas_of(case["tools"])
     if len(schemas) < len(case["tools"]):
         yield "tools: two have the same name"
-    for number, schema in enumerate(schemas.values()):
-        if mistake := schema_mistake(schema):
+    for number, offered in enumerate(schemas.values()):
+        if mistake := schema_mistake(offered):
             yield f"tools.{number}.function.parameters: {mistake}"
     for number, call in enumerate(case["expected"]):
         field, schema = f"expected.{number}", schemas.get(call["name"])

@@ -20,7 +20,7 @@ ONE_OF, OPTIONAL = "$one_of", "$optional"
 
 def read_text(text: str) -> list[Call]:
     """Return the calls of an answer of prompt mode: a JSON list of ``{name, arguments}``, or one
-    such object, alone or in one code fence. Any other text has no calls."""
+    such object, alone or in one code fence. Any other text is read as words."""
     text = text.strip()
     if len(text) >= 6 and text.startswith("```") and text.endswith("```"):
         text = text[3:-3].removeprefix("json")
@@ -99,13 +99,16 @@ def judge(
 
     The metrics are the row's parts of the run's numbers, each 0 or 1, where they apply."""
     due, called = bool(expected), bool(calls)
-    wanted, names = ([call["name"] for call in group] for group in (expected, calls))
-    right_name = wanted == names or (not ordered and sorted(wanted) == sorted(names))
+    expected_names, names = ([call["name"] for call in group] for group in (expected, calls))
+    right_name = expected_names == names or (
+        not ordered and sorted(expected_names) == sorted(names)
+    )
     error = _argument_fault(expected, calls, ordered) if right_name else ""
     error_type = "wrong_arguments" if error else ""
     if not right_name:
         error_type = "unwanted_call" if not due else "wrong_name" if called else "no_call"
-        error = f"called {quote(names[:20])}, expected {quote(wanted)}{' in this order' * ordered}"
+        error = f"called {quote(names[:20])}, expected {quote(expected_names)}"
+        error += " in this order" * ordered
     schemas_of_calls = [(schemas.get(call["name"]), call["arguments"]) for call in calls]
     fits = all(s is not None and not schema_fault(s, value) for s, value in schemas_of_calls)
     parts = {
