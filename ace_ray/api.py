@@ -195,6 +195,7 @@ def score(
     benchmark: str | None = None,
     output: str | None = None,
     data: str | None = None,
+    options: Mapping[str, Any] | None = None,
     model: str | None = None,
     fresh: bool = False,
     judge: str | Path | None = None,
@@ -204,19 +205,18 @@ def score(
 ) -> Run:
     """Score external outputs, or judge the stored episodes of a run again. Return the run.
 
-    With ``output``, ``path`` has outputs of another program for ``benchmark``; the new run is
-    written to ``output``, where ``fresh`` replaces a run of other outputs. Without ``output``,
-    ``path`` is a run. ``judge``: config file of a judge's endpoint, for answers that it has not
-    judged. ``endpoint_url`` and ``region`` name an S3-compatible store.
-
-    Raises `UserError` if ``path`` or the judge cannot be used."""
+    With ``output``, ``path`` names external outputs, and ``output`` is the place of the new run.
+    ``fresh`` replaces the run of other outputs there. ``options`` are the benchmark's. Without
+    ``output``, ``path`` is a run. ``judge`` is a file with the judge's section of a config, an
+    endpoint: it judges answers that no judge saw. ``endpoint_url`` and ``region`` name an
+    S3-compatible store. Raises `UserError`."""
     from ace_ray.rescoring.rejudge import score as score_path
 
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     names, file = [benchmark] if benchmark else [], None if judge is None else str(judge)
-    options = {"data": data, "model": model, "fresh": fresh}
+    settings = {"data": data, "options": options, "model": model, "fresh": fresh}
     with _output(console):
-        score_path(str(path), names, output, file, opens=opens, **options)
+        score_path(str(path), names, output, file, opens=opens, **settings)
     return Run(opens(output or str(path)))
 
 

@@ -18,6 +18,7 @@ from pydantic_core import PydanticUndefined
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
 from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig, WebSearchConfig
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
+from ace_ray.benchmarks.calls.benchmark import Options as CallsOptions
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
@@ -51,6 +52,11 @@ A run is a YAML file. `--set a.b=c` overrides one key; its value is YAML, and li
 numbers: `--set benchmarks.0.data=...`. All unknown keys are reported at once, each with the
 section where it belongs or the nearest known name. The `config` of a stored `run.json` runs again
 unchanged.
+
+Paths of files and folders that a config reads are relative to the config: those that begin with
+`./` or `../`, and those with a slash or a suffix that exist beside it (`data: cases.jsonl`,
+`chat_template: templates/mine.jinja`, `name: bench.py:Mine`). Paths to write (`output`, `folder` of
+trackers) and paths on the command line (`--set`, `--model`) are relative to the working directory.
 
 This page is generated from the config models (`make docs`).
 """
@@ -111,6 +117,11 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("web_search", "Section `web_search` of bfcl.", WebSearchConfig),
     ("A service", "Sections `web_search.search` and `web_search.fetch` of bfcl.", ServiceConfig),
     ("embedding", "Section `embedding` of bfcl: a service with a model.", EmbeddingsConfig),
+    (
+        "benchmarks: calls",
+        "Keys of the item `{name: calls, ...}` of `benchmarks`; see [Own calls](calls.md).",
+        CallsOptions,
+    ),
     (
         "benchmarks: stabletoolbench",
         "Keys of the item `{name: stabletoolbench, ...}` of `benchmarks`; see "

@@ -87,6 +87,10 @@ def of_model(config_file: Write, model_folder: Write) -> Write:
     return write
 
 
+def test_a_command_line_without_a_benchmark_is_named(invoke: Any) -> None:
+    refuses(invoke("evaluate", "--model", "x", "--plan"), "no CONFIG and no --benchmark is given;")
+
+
 @pytest.mark.parametrize(
     ("override", "parts"),
     [
@@ -96,6 +100,11 @@ def of_model(config_file: Write, model_folder: Write) -> Write:
         ("run_id=../x", ("'run_id'",)),
         ("benchmarks.0.name=BFLC", ("'BFLC'", "did you mean 'bfcl'?", "installed: acebench")),
         ("benchmarks.0.categories=[Multi-turn]", ("did you mean 'multi_turn'?",)),
+        pytest.param(
+            "engine={dtype: auto}",
+            ("engine: dtype: only vLLM's engine has these, and backend is fake", "engine={}"),
+            marks=needs_vllm,
+        ),
         ("benchmarks.0.user=sam", ("benchmarks.acebench.user", "did you mean 'same'?")),
         ("benchmarks.0.ids=[normal_atom_bol_0]", ("has no entry 'normal_atom_bol_0'",)),
     ],

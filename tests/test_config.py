@@ -173,6 +173,8 @@ def test_each_sample_and_sampled_row_has_a_seed(path: str) -> None:
     [
         ({"max_tokens": 3}, ["unknown key 'max_tokens'; 'max_tokens' belongs under 'sampling'"]),
         ({"store": {"output": "x"}}, ["unknown key 'store.output'; ", "belongs at the top level"]),
+        ({"data": "installed"}, ["an option of a benchmark is benchmarks.0.data; known keys: "]),
+        ({"model": "org/m"}, ["'model' is 'org/m', not a mapping; write model: {source: org/m}"]),
         ({"samplez": 2, "sampling": {"limit": 3}}, ["2 unknown keys; ", "mean 'samples'?"]),
         pytest.param(
             {"model": {"source": "a", "max_model_len": 8}},
@@ -198,3 +200,30 @@ def test_a_reasoning_effort_switches_thinking(effort, template_kwargs, thinks) -
     config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")
     expected = {**template_kwargs, "enable_thinking": thinks, "reasoning_effort": effort}
     assert config.template_kwargs == expected
+
+
+def test_paths_in_a_file_are_relative_to_it(tmp_path: Path, monkeypatch: Any) -> None:
+    folder, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    for name in ("project/cases.jsonl", "project/bench.py", "project/org/m/x", "elsewhere/t.jinja"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.chdir(elsewhere)
+    sections = [
+        {"name": "bench.py:Mine", "file": "cases.jsonl", "mode": "native"},
+        {"name": "calls", "data": "./missing.jsonl"},
+        {"name": "acebench", "data": "mini", "user": {"model": {"source": "org/m"}}},
+    ]
+    (folder / "native").mkdir()
+    model = {"source": "org/other", "chat_template": "t.jinja", "plugins": ["../elsewhere/p.py"]}
+    tree = {"model": model, "benchmarks": sections, "output": "./runs", "sampling": {"stop": ["."]}}
+    (folder / "run.yaml").write_text(yaml.safe_dump(tree))
+    config = load_config("../project/run.yaml", ["benchmarks.2.data=./given"])
+    mine, calls, acebench = config.benchmarks
+    assert mine.name == f"{folder}/bench.py:Mine"
+    assert mine.options == {"file": f"{folder}/cases.jsonl", "mode": "native"}
+    assert calls.options == {"data": f"{folder}/missing.jsonl"}
+    given = {"data": "./given", "user": {"model": {"source": f"{folder}/org/m"}}}
+    assert acebench.options == given, "a path of the command line stays"
+    assert (config.model.source, config.model.chat_template) == ("org/other", "t.jinja")
+    assert config.model.plugins == [f"{folder}/../elsewhere/p.py"]
+    assert (config.output, config.sampling.stop) == ("./runs", ["."])

@@ -9,15 +9,17 @@ through the entry-point group ``ace_ray.benchmarks``. A config can also name a c
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, Service
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.diagnosis import Answers
+from ace_ray.benchmarks.diagnosis import Answers, answer_texts, texts_of
 from ace_ray.benchmarks.external_outputs import (
     Entries,
     Output,
@@ -32,6 +34,7 @@ from ace_ray.benchmarks.validation import check_opening, fill_entries, user_code
 from ace_ray.config.roles import Role
 from ace_ray.config.schema import SECTION_KEYS, Section, validate_tree
 from ace_ray.errors import UserError
+from ace_ray.parsing.formats import parse_known_formats
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import Entry, Episode, OfferedApi, ResultRow, Sampling, Verdict, digest, task_key
 
@@ -102,9 +105,26 @@ class Benchmark(ABC):
         return {}
 
     def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
-        """Return the texts of each answer in which `check` finds no call, to search for calls in
-        other formats (docs/results.md). The result must depend on the arguments only."""
-        return ()
+        """Return the answers in which `check` finds no call. The run then searches them for calls
+        in other formats (docs/results.md). The result must depend on the arguments only.
+
+        By default these are answers without a call to a request that offered tools. Without tools,
+        it is the only answer, if an empty answer would get the same error types. A class whose
+        answers are not calls returns an empty sequence."""
+        if episode.tools is not None:
+            answers = [m for m in episode.messages if "text" in m and not m.get("tool_calls")]
+            return [texts_of(message) for message in answers if message["text"]]
+        texts = answer_texts(episode, episode.output)
+        reasoning = [episode.reasoning] if episode.reasoning_truncated else []
+        if self.interactive(entry) or not any(map(parse_known_formats, [*texts, *reasoning])):
+            return ()
+        empty_answer = {"role": "assistant", "content": ""}
+        empty = replace(episode, output="", messages=[*episode.messages[:-1], empty_answer])
+        faults, empty_faults = (
+            {rules: not verdict.valid and verdict.error_type for rules, verdict in judged.items()}
+            for judged in (self.verdicts(entry, episode), self.verdicts(entry, empty))
+        )
+        return [texts] if all(faults.values()) and faults == empty_faults else ()
 
     # Prompts and episodes.
 
@@ -140,9 +160,11 @@ class Benchmark(ABC):
     def identity(self) -> Mapping[str, Any]:
         """Return all settings that can change a score, except model and sampling, as JSON values.
 
-        If the value of the key ``protocol`` changes, all row ids change. If the value of the
-        optional key ``episodes`` changes, the ids of interactive rows change."""
-        protocol = {key: value for key, value in self.resolved().items() if key != "data"}
+        If the key ``protocol`` has another value, all row ids change. If the optional key
+        ``episodes`` has another value, the ids of interactive rows change."""
+        options = self.resolved().items()
+        # The entries' hash covers files, wherever they are.
+        protocol = {key: value for key, value in options if key != "data" and not _is_file(value)}
         if texts := self.texts():
             protocol["texts_sha256"] = digest(texts)
         return {"data_sha256": data_hash(self.dataset()), "protocol": protocol}
@@ -157,7 +179,8 @@ class Benchmark(ABC):
         Data and files are pinned by version or absolute path. In any working directory, these JSON
         values configure the same benchmark."""
         options: dict[str, Any] = self.options.model_dump(mode="json") if self.options else {}
-        return options
+        paths = {k: os.path.abspath(v) for k, v in options.items() if _is_file(v)}
+        return options | paths
 
     def ready(self, *, named: bool) -> None:  # noqa: B027 - most benchmarks check nothing
         """Raise `UserError` unless everything that `run` and `check` need is available.
@@ -390,6 +413,10 @@ class Benchmark(ABC):
         """Return the verdict of each rule set on ``episode``. Raises the exceptions of `check`, and
         `ValueError` if `check` returns invalid verdicts, or not one for each rule set."""
         return verdicts_of(self.check(entry, episode), self.rule_sets)
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and os.path.isfile(value)
 
 
 def _command_error(benchmark: type[Benchmark], command: str) -> UserError:

@@ -28,6 +28,7 @@ GROUP = "ace_ray.benchmarks"
 BUILT_IN = {
     "acebench": "ace_ray.benchmarks.acebench.benchmark:ACEBench",
     "bfcl": "ace_ray.benchmarks.bfcl.benchmark:BFCL",
+    "calls": "ace_ray.benchmarks.calls.benchmark:Calls",
     "stabletoolbench": "ace_ray.benchmarks.stabletoolbench.benchmark:StableToolBench",
     "tau2": "ace_ray.benchmarks.tau2.benchmark:Tau2",
     "stabletoolbench_judge": "ace_ray.benchmarks.stabletoolbench.judge_check:JudgeCheck",

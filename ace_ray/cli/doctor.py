@@ -115,6 +115,8 @@ def _describe_plan(plan: Plan) -> Iterator[Line]:
         entries = sum(entry.benchmark == name for entry in plan.entries)
         identity = plan.identity["benchmarks"][name]
         prompts = f"{identity['prompts']} prompts, " if "prompts" in identity else ""
+        if plan.benchmarks[name].resolved().get("data") == "mini":
+            prompts = f"the mini set of ace_ray, not the official data (key data), {prompts}"
         sha256 = str(identity.get("data_sha256"))[:12]
         yield Line("data", f"{name}: {entries} entries, {prompts}sha256 {sha256}")
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")

@@ -89,12 +89,22 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 
 @data.command("check")
 @click.argument("benchmark")
-@click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
-def data_check(benchmark: str, folder: str) -> None:
-    """Check that gold answers are right, and damaged gold answers wrong, under all rule sets."""
+@click.argument("path", required=False)
+@click.option(
+    "--data", "folder", help="Data folder, mini, or imported[:VERSION]; the same as PATH."
+)
+def data_check(benchmark: str, path: str | None, folder: str | None) -> None:
+    """Check every gold answer, and a wrong copy of it, under all rule sets."""
     from ace_ray.benchmarks.registry import benchmark_class
 
-    sys.exit(0 if benchmark_class(benchmark).check_data(folder) else 1)
+    chosen = benchmark_class(benchmark)
+    if (source := path if folder is None else folder) is None or None not in (path, folder):
+        raise UserError(
+            "the data needs exactly one source",
+            where=f"data check {benchmark}",
+            fix="give PATH, or --data with a name such as mini or imported",
+        )
+    sys.exit(0 if chosen.check_data(source) else 1)
 
 
 @data.command("show")

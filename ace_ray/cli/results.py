@@ -25,6 +25,9 @@ from ace_ray.util import log
     "or a benchmark in a local file whose code may run.",
 )
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
+@multi_option(
+    "--option", "options", metavar="KEY=VALUE", text="Option of the benchmark (the value is YAML)."
+)
 @click.option("--output", metavar="URI", help="Folder or s3:// prefix for the new run.")
 @click.option("--model", help="Name of the model that made the outputs. Default: the name of PATH.")
 @click.option("--fresh", is_flag=True, help="Replace the scored run of other outputs at --output.")
@@ -35,24 +38,28 @@ from ace_ray.util import log
 )
 @FULL
 @add_store_options
-def score(path: str, benchmarks: tuple[str, ...], full: bool, **options: Any) -> None:
+def score(
+    path: str, benchmarks: tuple[str, ...], options: tuple[str, ...], full: bool, **more: Any
+) -> None:
     """Score a stored run again, or score external outputs, without an engine.
 
     PATH is a run (folder or s3:// URI) or external outputs. Stored episodes of a run are judged
     again in place. External outputs are JSON lines or a benchmark's official result folder. They
-    need --benchmark and --output, and --data if the benchmark has data. They become a run that
+    need --benchmark and --output, --data if the benchmark has data, and --option for other keys
+    of its section of a config. They become a run that
     report and compare can read.
 
     A run is scored with the data that it names. Code in the data runs only if it belongs to a known
     version of the benchmark, or if --data names the data (with --benchmark, if the run has several
     benchmarks). Code in a local file runs only if --benchmark names it.
     """
-    if options["output"] is None and options["fresh"]:
+    if more["output"] is None and more["fresh"]:
         raise UserError("--fresh needs --output", where=path, fix="name the folder with --output")
+    from ace_ray.integrations.publisher import options_of
     from ace_ray.reports.printed_summary import tell_results
     from ace_ray.rescoring.rejudge import score as score_path
 
-    code, summary = score_path(path, benchmarks, **options)
+    code, summary = score_path(path, benchmarks, options=options_of(options), **more)
     tell_results(summary, code, full=full)
     sys.exit(code)
 

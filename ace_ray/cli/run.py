@@ -45,11 +45,13 @@ def _is_own_process() -> bool:
 def _overrides(
     config: str | None, model: str | None, benchmarks: tuple[str, ...], overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the config overrides of a command line: --model, then each --set. Raises `UserError`
-    if the command line names no config, and not both a model and a benchmark."""
-    if config is None and not (model and benchmarks):
+    """Return all config overrides of a command line. Raises `UserError`: it lacks a config, and
+    does not name both a model and a benchmark."""
+    given = {"--model": model, "--benchmark": benchmarks}
+    missing = [option for option, value in given.items() if not value]
+    if config is None and missing:
         raise UserError(
-            "no model and benchmark are named",
+            f"no CONFIG and no {' and no '.join(missing)} is given",
             where=COMMAND_LINE,
             fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows the choices",
         )

@@ -160,8 +160,9 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
         if is_local(name := str(section.get("name"))):
             path, attribute = local_parts(name)
             yield _file_argument(section, "name", str(path), f":{attribute}")
-        if isinstance(prompts := section.get("prompt_file"), str):
-            yield _file_argument(section, "prompt_file", prompts)
+        for key in ("prompt_file", "data"):  # data of most benchmarks is a name or a folder
+            if isinstance(file := section.get(key), str) and (key != "data" or _is_short(file)):
+                yield _file_argument(section, key, file)
     for model in (tree.get("model"), *(tree.get("models") or ())):
         if not isinstance(model, dict):
             continue
@@ -170,6 +171,11 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
         plugins = model.get("plugins") or []
         for number, plugin in enumerate(plugins):
             yield _file_argument(plugins, number, str(plugin))
+
+
+def _is_short(file: str) -> bool:
+    """Return whether ``file`` exists and can be sent as text. Jobs read other files in place."""
+    return os.path.isfile(file) and os.path.getsize(file) <= TEXT_BYTES
 
 
 def _file_argument(node: Any, key: Any, path: str, attribute: str = "") -> str:

@@ -424,12 +424,14 @@ def read_tree(
     values: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the mapping that `load_config` validates: the content of ``source`` (a file, the
-    name of a shipped config, or a mapping) with ``overrides`` and ``values``. Raises `UserError`
-    if the file is not readable YAML, or an override names no key or item of the mapping."""
+    name of a shipped config, or a mapping) with ``overrides`` and ``values``. Paths in a file
+    are relative to its folder (`_resolve_paths`). Raises `UserError`: the file is not readable
+    YAML, or an override has no place in the mapping."""
+    folder: Path | None = None
     if isinstance(source, Mapping):
         tree: dict[str, Any] = copy.deepcopy(dict(source))
     else:
-        tree = {} if source is None else _file_tree(source)
+        tree, folder = ({}, None) if source is None else _file_tree(source)
     values = dict(values or {})
     # Expand short forms first, so that overrides can change keys of a benchmark that is only a
     # name, and of `sampling: model`.
@@ -437,6 +439,8 @@ def read_tree(
         tree["benchmarks"] = _expand_names(tree["benchmarks"])
     if tree.get("sampling") == "model":
         tree["sampling"] = {"defaults": "model"}
+    if folder is not None:
+        tree = _resolve_paths(tree, folder)
     listed = tree.get("benchmarks")
     sections = [s for s in listed if isinstance(s, dict)] if isinstance(listed, list) else []
     for section in sections:
@@ -456,16 +460,41 @@ def read_tree(
     return tree
 
 
-def _file_tree(path: str) -> dict[str, Any]:
+def _file_tree(path: str) -> tuple[dict[str, Any], Path | None]:
+    """Return the mapping in a file, and the folder to which its paths are relative, if any."""
     shipped = shipped_configs()
     fix = f"name an existing YAML file, or one of {', '.join(shipped)}"
     is_shipped = path in shipped and not Path(path).exists()
     tree = yaml_file(str(SHIPPED / f"{path}.yaml") if is_shipped else path, fix)
+    folder = None if is_shipped else Path(os.path.abspath(path)).parent
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
-        tree = with_present_keys(tree["config"])
+        tree, folder = with_present_keys(tree["config"]), None
     if not isinstance(tree, dict):
         raise UserError("is not a mapping", where=path, fix="start from a file in configs/")
-    return tree
+    return tree, folder
+
+
+# Keys of files and folders that a run reads. Options of benchmarks may be paths, too.
+_PATH_KEYS = frozenset(
+    ("source", "adapter", "chat_template", "plugins", "checkpoints", "stop_file", "reference")
+)
+
+
+def _resolve_paths(node: Any, folder: Path, key: str = "", parent: str = "") -> Any:
+    """Return ``node``, a part of a config, with absolute paths to files beside the config.
+
+    A path begins with ``./`` or ``../``, or has a slash or a suffix and exists in ``folder``.
+    ``FILE.py:CLASS`` is one, too. Other texts may be names, such as ids of the Hugging Face Hub."""
+    if isinstance(node, dict):
+        return {k: _resolve_paths(value, folder, str(k), key) for k, value in node.items()}
+    if isinstance(node, list):
+        return [_resolve_paths(value, folder, key) for value in node]
+    if not isinstance(node, str) or (parent != "benchmarks" and key not in _PATH_KEYS):
+        return node
+    path, colon, attribute = node.partition(":")
+    may_exist = ("/" in path or "." in path) and os.path.exists(folder / path)
+    is_path = path.startswith(("./", "../")) or may_exist
+    return f"{folder / path}{colon}{attribute}" if is_path else node
 
 
 def shipped_configs() -> list[str]:
@@ -507,6 +536,9 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     """Validate ``tree`` as a config. Raises `UserError`, with ``where``, if ``tree`` is invalid."""
     model = tree.get("model")
+    if isinstance(model, str):
+        fix = f"write model: {{source: {model}}}"
+        raise UserError(f"'model' is {model!r:.100}, not a mapping", where=where, fix=fix)
     if isinstance(model, Mapping) and model.get("endpoint") is not None:
         tree = {"backend": ENDPOINT, **tree}
     config = validate_tree(RunConfig, tree, where=where)

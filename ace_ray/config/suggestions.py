@@ -74,7 +74,11 @@ def _unknown_error(
             continue
         keys = [*_keys(section or model), *(beside if len(path) == 1 else ())]
         but = ".".join(path[:-1]) if model is run else None
-        fixes[".".join(path)] = suggest_key(last, keys, elsewhere, but=but)
+        fix = suggest_key(last, keys, elsewhere, but=but)
+        is_known = closest_of(last, keys) or any(last in names for names in elsewhere.values())
+        if model is run and path == [last] and not is_known:
+            fix = f"an option of a benchmark is benchmarks.0.{last}; {fix}"
+        fixes[".".join(path)] = fix
     return unknown_keys(fixes, source=source)
 
 

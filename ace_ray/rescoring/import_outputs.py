@@ -64,17 +64,20 @@ def score_outputs(
     model: str | None,
     store: Store,
     fresh: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Judge the outputs at ``path`` and store them as a run in ``store``. Return its summary.
 
     The run declares a row for each output, and a skipped row for each missing turn of a dialogue.
     If the outputs cover only some entries, the run counts as limited, as with ``evaluate --limit``.
-    All outputs are read before anything is written. ``model`` is the name of the outputs' model;
+    All outputs are read before anything is written. ``options`` are the benchmark's, beside
+    ``data``. ``model`` is the name of the outputs' model;
     the default is the name of the file or folder. With ``fresh``, the run may replace the run of
     other outputs.
 
     Raises `UserError` if an output is not of this benchmark, or ``store`` has another run."""
-    instance = make_benchmark(benchmark, {} if data is None else {"data": data})
+    given = {} if data is None else {"data": data}
+    instance = make_benchmark(benchmark, {**(options or {}), **given})
     with user_code(type(instance), "ready"):
         instance.ready(named=True)
     run_id = f"{instance.name}-{digest(str(path.absolute()))[:10]}"

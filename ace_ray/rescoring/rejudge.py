@@ -42,7 +42,9 @@ def score(
     Return (exit code, summary). Raises `UserError` if the run, the outputs or the judge cannot be
     used (`rejudge_run`, `score_outputs`, `Judge`)."""
     opened, opens = Judge(judge) if judge else None, options.pop("opens")
-    again: dict[str, Any] = {"data": options["data"], "choices": benchmarks, "judge": opened}
+    given = {**(options.get("options") or {}), "data": options["data"]}
+    changes = {key: value for key, value in given.items() if value is not None}
+    again: dict[str, Any] = {"changes": changes, "choices": benchmarks, "judge": opened}
     if output is None:
         return rejudge_run(path, opens, **again)
     if len(benchmarks) != 1:
@@ -62,14 +64,14 @@ def rejudge_run(
     uri: str,
     opens: Opens = open_store,
     *,
-    data: str | None = None,
+    changes: Mapping[str, Any] | None = None,
     choices: Sequence[str] = (),
     judge: Judge | None = None,
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run again with this version's checks. Replace the verdicts.
 
-    `StoredBenchmarks` explains ``data`` and ``choices``, and which code may run. Before the checks,
-    ``judge`` judges the rows without a judge's verdict.
+    `StoredBenchmarks` explains ``changes`` and ``choices``, and which code may run. Before the
+    checks, ``judge`` is asked about the rows that no judge saw.
 
     Row ids do not change. Rows whose check raised an exception are judged again; other rows without
     a verdict do not change. New parts are stored before old ones are deleted.
@@ -78,7 +80,7 @@ def rejudge_run(
     changes the run, or the benchmark's data is not the data of the run."""
     run = StoredRun(opens(uri))
     with Lease.acquire(run.store) as lease:
-        benchmarks = StoredBenchmarks(run, choices, data)
+        benchmarks = StoredBenchmarks(run, choices, changes)
         store, ledger, manifest = run.store, run.ledger, run.manifest
         benchmarks.read()
         changed: Counter[str] = Counter()

@@ -5,6 +5,7 @@ They use no model, adapter, template, store, endpoint, role or tracker of the st
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,20 +25,25 @@ class StoredBenchmarks:
     """The benchmarks of the stored ``run``, with the entries of its rows.
 
     ``choices``: the benchmarks that the command names. A local file is executed only if it is among
-    them. ``data`` replaces the data of the only benchmark in ``choices``, or else in the run. Code
-    in other data is executed only if its hash is known.
+    them. ``changes`` are new values of options, such as ``data``, of one benchmark: the only one in
+    ``choices``, or else in the run. Code in other data is executed only if its hash is known.
 
-    Raises `UserError` if the command must name code or data, or a benchmark's rule sets changed."""
+    Raises `UserError`: the command must name code or data, the benchmarks have changed, or
+    ``changes`` would change what the run measured."""
 
-    def __init__(self, run: StoredRun, choices: Sequence[str], data: str | None = None) -> None:
+    def __init__(
+        self, run: StoredRun, choices: Sequence[str], changes: Mapping[str, Any] | None = None
+    ) -> None:
         self._run, manifest, store = run, run.manifest, run.store
         config = validate_tree(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
         sections = [_use_trusted_file(section, choices, store) for section in config.benchmarks]
         names = [section.name for section in sections]
-        # Name of the benchmark whose data the user named.
-        self._owner = "" if data is None else _owner_of(data, names, choices, store)
+        # Name of the benchmark whose data or options the user named.
+        self._owner = _owner_of(changes, names, choices, store) if changes else ""
         sections = [
-            section.model_copy(update={"data": data} if section.name == self._owner else {})
+            _change_options(section, changes or {}, store)
+            if section.name == self._owner
+            else section
             for section in sections
         ]
         config = config.model_copy(update={"benchmarks": sections})
@@ -101,16 +107,33 @@ def _use_trusted_file(
     return section.model_copy(update={"name": trusted})
 
 
-def _owner_of(data: str, names: Sequence[str], choices: Sequence[str], store: Store) -> str:
-    """Return the benchmark to which ``data`` belongs. ``names``: the run's benchmarks. Raises
-    `UserError` unless ``choices`` or ``names`` has only this benchmark."""
+def _change_options(
+    section: BenchmarkConfig, changes: Mapping[str, Any], store: Store
+) -> BenchmarkConfig:
+    """Return ``section`` with ``changes``. Raises `UserError` if an option other than ``data`` has
+    another value than in the run, and is not an existing file."""
+    for key, value in changes.items():
+        may_move = key == "data" or (isinstance(value, str) and os.path.exists(value))
+        if not may_move and section.options.get(key, value) != value:
+            raise UserError(
+                f"the run was made with {key} = {section.options[key]!r:.100}",
+                where=store.root,
+                fix=f"name only files that have moved; for another {key}, evaluate again",
+            )
+    return section.model_copy(update=changes)
+
+
+def _owner_of(
+    changes: Mapping[str, Any], names: Sequence[str], choices: Sequence[str], store: Store
+) -> str:
+    """Return the one of ``names``, the run's benchmarks, whose options are ``changes``."""
     (name,) = choices if len(choices) == 1 else names if len(names) == 1 else ("",)
     if name not in names:
         which = f"no benchmark {name!r}" if name else "several benchmarks"
         raise UserError(
             f"the run has {which}",
             where=store.root,
-            fix=f"name the benchmark of the data {data!r} with --benchmark: {' or '.join(names)}",
+            fix=f"name the one of {', '.join(changes)} with --benchmark: {' or '.join(names)}",
         )
     return name
 

@@ -78,12 +78,16 @@ class Filter:
         """Raise `UserError` if a value of the filter does not occur in ``run``."""
         values_by_name = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
         values_by_name |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
+        if self.error_type:
+            first = run.manifest.rule_sets_of
+            verdicts = [r.verdicts.get(self.rules or first(r.benchmark)[0]) for r in run.rows]
+            values_by_name["error_type"] = {v.error_type for v in verdicts if v and v.error_type}
         for name, values in values_by_name.items():
             if (value := getattr(self, name)) and value not in values:
                 raise UserError(
                     f"{run.uri} has no row with {value!r}",
-                    where=f"--{name}",
-                    fix=f"name one of {', '.join(sorted(values))}",
+                    where=f"--{name.replace('_', '-')}",
+                    fix=f"name one of {', '.join(sorted(values))}" if values else "leave it out",
                 )
 
     def is_match(self, row: ResultRow, rules: str) -> bool:

@@ -231,7 +231,8 @@ POINTS = "[ace_ray.benchmarks]\nmine = classes:Mine\nbroken = broken:Mine\n"
 
 def test_benchmarks_of_installed_packages_are_offered(write, tmp_path, monkeypatch) -> None:
     names = [name for name, _ in list_classes()]
-    assert names == ["acebench", "bfcl", "stabletoolbench", "stabletoolbench_judge", "tau2"]
+    built_in = ["acebench", "bfcl", "calls", "stabletoolbench", "stabletoolbench_judge", "tau2"]
+    assert names == built_in
     Path(write().partition(":")[0]).rename(tmp_path / "classes.py")
     (tmp_path / "broken.py").write_text("import no_such_package\n")
     metadata = tmp_path / "offered-1.dist-info"

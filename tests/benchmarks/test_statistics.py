@@ -195,6 +195,41 @@ def test_unread_calls_are_counted_under_the_most_frequent_reader() -> None:
     assert read("", reasoning=FENCED) is None
 
 
+class Plain(Benchmark):
+    """Reads calls in fenced JSON only, and has no `parse_failures` of its own."""
+
+    name = "plain"
+
+    def entries(self) -> list[Entry]:
+        return [Entry(id="x", prompt="call f")]
+
+    def check(self, entry: Entry, episode: Episode) -> Verdict:
+        if "```" not in episode.output:
+            return Verdict(False, "no_call")
+        return Verdict('"a": 1' in episode.output, "wrong_arguments")
+
+
+@pytest.mark.parametrize(
+    ("output", "reader"),
+    [
+        ('{"name": "f", "arguments": {"a": 1}}', "llama3_json"),
+        ('```json\n{"name": "f", "arguments": {"a": 1}}\n```', None),
+        ('```json\n{"name": "f", "arguments": {"a": 2}}\n```', None),
+        ("I do not know.", None),
+    ],
+    ids=["unread", "right", "read, but wrong", "words"],
+)
+def test_a_benchmark_without_parse_failures_is_diagnosed(output: str, reader: str | None) -> None:
+    plain = Plain()
+    episode = Episode(messages=[reply("?"), reply(output)], output=output, model_calls=1)
+    assert second_reader(plain, plain.dataset()[0], episode) == reader
+    # With tools, only answers to requests that offered them are read.
+    offered = Episode(messages=[reply(output), {**reply(""), "text": output}], tools=[{}])
+    assert (second_reader(plain, plain.dataset()[0], offered) is None) is (output[0] == "I")
+    called = [{**message, "tool_calls": [1]} for message in offered.messages]
+    assert second_reader(plain, plain.dataset()[0], Episode(messages=called, tools=[{}])) is None
+
+
 def test_a_message_is_read_as_the_model_wrote_it() -> None:
     message = {**reply(""), "text": "t", "raw": f"<think>{FENCED}</think>the rest"}
     assert texts_of(message) == ["t", "the rest"]

@@ -58,7 +58,7 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
     template.write_text("{{ messages }}")
     plugin.write_text("x = 1")
     model = {"source": "org/m", "chat_template": str(template), "plugins": [str(plugin)]}
-    section = {"name": "acebench", "prompt_file": str(template)}
+    section = {"name": "acebench", "prompt_file": str(template), "data": str(tmp_path)}
     tree = {**yaml.safe_load(config.read_text()), "model": model, "benchmarks": [section]}
     config.write_text(yaml.safe_dump(tree))
     options: dict[str, Any] = {"output": "s3://b/--odd", "limit": 7, "ids": ["--odd", "a/b"]}
@@ -76,7 +76,7 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
     }
     assert sent == tree | options | {
         "model": {"source": "org/m"},
-        "benchmarks": [{"name": "acebench"}],
+        "benchmarks": [{"name": "acebench", "data": str(tmp_path)}],
         "sampling": {"stop": ["; rm -rf / #", "it's"]},
         "samples": 2,
     }
@@ -86,6 +86,20 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
     plugin.write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
     with pytest.raises(UserError, match=r"p.py: line 1 looks like a secret"):
         submission(str(config))
+
+
+def test_a_data_file_travels_if_it_is_short(config: Path, checkout: Path) -> None:
+    cases = config.with_name("cases.jsonl")
+    tree = {
+        **yaml.safe_load(config.read_text()),
+        "benchmarks": [{"name": "calls", "data": "./cases.jsonl"}],
+    }
+    config.write_text(yaml.safe_dump(tree))
+    for size, sent in ((10, True), (TEXT_BYTES + 1, False)):
+        cases.write_text("x" * size)
+        arguments = submission(str(config), checkout=checkout).arguments
+        assert any(argument.endswith(f":{'x' * size}") for argument in arguments) is sent
+        assert (str(cases) in arguments[0]) is not sent
 
 
 def test_id_is_a_hash_of_the_resolved_config(config: Path, checkout: Path) -> None:

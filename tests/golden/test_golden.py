@@ -26,9 +26,10 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode import executable_calls
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.functions import split_functions
-from ace_ray.benchmarks.bfcl.prompts import Prompts, add_system, official_prompts
+from ace_ray.benchmarks.bfcl.prompts import Prompts, official_prompts
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import RoleModel
+from ace_ray.benchmarks.messages import add_system
 from ace_ray.benchmarks.stabletoolbench.answer_trees import link_nodes, tool_node
 from ace_ray.benchmarks.stabletoolbench.callable_names import FINISH
 from ace_ray.benchmarks.stabletoolbench.judge.asking import read_fac, read_index

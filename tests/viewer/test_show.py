@@ -115,10 +115,13 @@ def test_json_has_all_rows_and_complete_texts(invoke, tmp_path, monkeypatch) -> 
 
 
 def test_filters_that_match_no_row_are_refused(run: Any, invoke: Any) -> None:
+    kind = run[1][0]["official_error_type"]
     for words, problem in (
         (["nobody"], "nobody: "),
         (["--rules", "x"], "name one of official, strict"),
         (["--status", "x"], "has no row with 'x'"),
+        (["--error-type", "typ"], "--error-type: "),
+        (["--error-type", "typ"], f"has no row with 'typ'; name one of {kind}"),
     ):
         result = invoke("show", run[0], *words)
         assert (result.code, result.stdout) == (2, "")

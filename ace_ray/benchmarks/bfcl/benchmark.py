@@ -35,8 +35,6 @@ from ace_ray.benchmarks.bfcl.options import (
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.prompts import (
     SystemlessModel,
-    add_system,
-    merge_system,
     official_prompts,
     own_prompts,
 )
@@ -51,6 +49,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.external_outputs import Entries, Output
 from ace_ray.benchmarks.gold_check import Gold
+from ace_ray.benchmarks.messages import add_system, merge_system
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario

@@ -21,6 +21,14 @@ CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 
 
+# Categories of BFCL v3 that v4 renamed.
+_FORMER_NAMES = {
+    "simple": "simple_python",
+    "java": "simple_java",
+    "javascript": "simple_javascript",
+}
+
+
 class ServiceConfig(Section):
     url: str = Field(min_length=1)
     """URL of the service, without a query"""
@@ -95,6 +103,10 @@ def categories_of(options: Options) -> list[str]:
         UserError: a name is unknown, or a requested category or group cannot run as configured."""
     missing = absence_reasons(options)
     location = "benchmarks.bfcl.categories"
+    for name in options.categories:
+        if name in _FORMER_NAMES:
+            problem = f"BFCL v4 has no category {name!r}"
+            raise UserError(problem, where=location, fix=f"write {_FORMER_NAMES[name]}")
     check_names(
         options.categories, CHOICES["categories"], kind="category or group", location=location
     )

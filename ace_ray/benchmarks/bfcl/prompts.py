@@ -16,9 +16,8 @@ from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
 from ace_ray.benchmarks.bfcl.functions import Function, add_hints, openai_tools, render_docs
 from ace_ray.benchmarks.bfcl.texts import OWN, Texts, fill
 from ace_ray.benchmarks.context import Model
+from ace_ray.benchmarks.messages import Message, add_system, merge_system
 from ace_ray.types import Completion, Sampling, digest
-
-Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -100,14 +99,6 @@ class Prompts:
         )
 
 
-def add_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return ``messages`` with ``text`` at the start of the system message, added if missing."""
-    if messages and messages[0]["role"] == "system":
-        first = {**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}
-        return [first, *map(dict, messages[1:])]
-    return [{"role": "system", "content": text}, *map(dict, messages)]
-
-
 def own_prompts() -> Prompts:
     """Return prompts with the texts that ace_ray wrote."""
     return Prompts("own", OWN)
@@ -118,21 +109,10 @@ def official_prompts(package: UpstreamPackage) -> Prompts:
     return Prompts("official", read_texts(package))
 
 
-def merge_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Turn system messages into user messages, and join consecutive user messages (upstream
-    ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
-    merged: list[dict[str, Any]] = []
-    for message in messages:
-        changed = {**message, "role": "user"} if message["role"] == "system" else dict(message)
-        if changed["role"] == "user" and merged and merged[-1]["role"] == "user":
-            merged[-1]["content"] += "\n\n" + changed["content"]
-        else:
-            merged.append(changed)
-    return merged
-
-
 class SystemlessModel:
-    """Sends messages to a model through `merge_system`. Stored messages keep their roles."""
+    """Sends messages to a model through `merge_system`. Stored messages keep their roles.
+
+    Upstream: ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -18,6 +18,7 @@ from ace_ray.models.fake import FakeScript
 from ace_ray.models.families import FamilyFacts, ModelFiles, family_facts
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, read_json, resolve, tokenizer_folder
+from ace_ray.util.vllm_source import engine_arguments
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
@@ -50,6 +51,13 @@ def check_engine(config: RunConfig) -> ModelRef | None:
     if config.backend == ENDPOINT:
         return endpoint_ref(config)
     if config.backend == "fake":
+        others = [key for key in config.engine if key not in FakeScript.model_fields]
+        if others and (unused := [key for key in others if key in engine_arguments()]):
+            raise UserError(
+                f"{', '.join(unused)}: only vLLM's engine has these, and backend is fake",
+                where="engine",
+                fix="remove them: --set engine={}",
+            )
         validate_tree(FakeScript, config.engine, where="engine")
     else:
         check_engine_args(config.engine)

@@ -65,9 +65,11 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     )
     facts["chat_template_sha256"] = chat.template_sha256
     if plan.native:
-        chat.require_tools(plan.model.source, episodes=_is_interactive(plan))
+        # Prompts of a single call may contain earlier calls, too.
+        has_calls = _is_interactive(plan) or any('"tool_calls"' in o for o in plan.openings)
+        chat.require_tools(plan.model.source, episodes=has_calls)
         facts["chat_template_sha256"] = chat.tools_template_sha256
-        if _is_interactive(plan) and chat.is_single_call:
+        if has_calls and chat.is_single_call:
             facts["divided_calls"] = DIVIDED_CALLS
     _check_variables(plan, chat)
     for entry in {(e.benchmark, e.category): e for e in plan.entries}.values():

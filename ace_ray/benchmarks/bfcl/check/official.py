@@ -197,7 +197,10 @@ def type_fault(
             return None, variable
         _force_repr(value)
         if type(value) is kind:
-            return ("type_error:nested", f"items of {shorten(param)} have the wrong type"), True
+            assert isinstance(value, Sequence)  # a list or a tuple: only these have a nested type
+            kinds = sorted({type(item).__name__ for item in value if type(item) is not nested})
+            sentence = f"items of {shorten(param)} are {' and '.join(kinds)}"
+            return ("type_error:nested", f"{sentence} in place of {nested.__name__}"), True
     elif kind is not None and type(value) is kind:
         return None, True
     _force_repr(value)

@@ -20,10 +20,10 @@ from ace_ray.benchmarks.bfcl.episode.conversation import (
 )
 from ace_ray.benchmarks.bfcl.episode.services import Service, ServiceFailed
 from ace_ray.benchmarks.bfcl.options import WebSearchConfig
-from ace_ray.benchmarks.bfcl.prompts import add_system
 from ace_ray.benchmarks.bfcl.tools.environment import MAX_CALL_CHARS
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.context import EpisodeContext
+from ace_ray.benchmarks.messages import add_system
 from ace_ray.errors import PromptTooLong
 from ace_ray.models.http import Reply, Transport
 from ace_ray.types import Entry, Episode, digest

@@ -1,0 +1,1 @@
+"""Function calling with the user's own cases: messages, tools, expected calls (docs/calls.md)."""
