@@ -166,7 +166,7 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("models", "Items of a sweep's `models`.", SweepModel),
     (
         "notify",
-        "Receiver of a document about each finished model of a sweep: `url`, `url_env` or `command`.",
+        "Receiver of a document on each finished model of a sweep: `url`, `url_env` or `command`.",
         NotifyConfig,
     ),
 ]
