@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ace_ray.api import Run as Run
     from ace_ray.api import compare as compare
     from ace_ray.api import evaluate as evaluate
+    from ace_ray.api import gate as gate
     from ace_ray.api import publish as publish
     from ace_ray.api import report as report
     from ace_ray.api import score as score
@@ -21,7 +22,7 @@ __version__ = "0.1.0"
 # Names that are imported on first access, so that commands start fast.
 _GIVEN = {
     **dict.fromkeys(
-        ("Run", "compare", "evaluate", "publish", "report", "score", "sweep"), "ace_ray.api"
+        ("Run", "compare", "evaluate", "gate", "publish", "report", "score", "sweep"), "ace_ray.api"
     ),
     **dict.fromkeys(("RunFailed", "UserError"), "ace_ray.errors"),
 }

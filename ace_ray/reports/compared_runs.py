@@ -83,7 +83,7 @@ def condition_differences(runs: Sequence[ScoredRun], benchmark: str) -> list[str
     by_label = {}
     for run, entries in zip(runs, declared, strict=True):
         conditions = {k: v for k, v in run.conditions(benchmark).items() if k not in _HARMLESS}
-        values = {"rules": f"ace_ray {run.checkers}"}
+        values: dict[str, Any] = {"rules": f"ace_ray {run.checkers}"}
         if None not in declared:
             part = run.manifest.restriction(benchmark)
             values |= {"entries": entries, "limit": part.limit, "ids": part.ids}

@@ -36,19 +36,12 @@ class Comparison:
     pairs: Sequence[tuple[str, str]]
     rule_sets: Sequence[str]
     results: Sequence[hypotheses.TestResult]
-    differences: Sequence[str]
-    """Lines on conditions that affect scores and differ between runs. The results also contain the
-    effect of these conditions."""
-    cautions: Sequence[str]
-    """Lines on other differences between runs."""
-    notes: Sequence[str]
-    """Facts on single runs, and missing rows."""
-    across: str = ""
-    """Line on sampling parameters in which the runs differ (`across_line`), or ""."""
-    kept: Sequence[Record] = ()
-    """Lines of ``kept.csv``: shares that candidates keep of their reference."""
-    noise: Sequence[str] = ()
-    """Lines on the noise floor: how much each run differs from itself, if it was repeated."""
+    differences: Sequence[str]  # lines on conditions that affect scores and differ between runs
+    cautions: Sequence[str]  # lines on other differences between runs
+    notes: Sequence[str]  # facts on single runs, and missing rows
+    across: str = ""  # line on sampling parameters in which the runs differ (`across_line`)
+    kept: Sequence[Record] = ()  # lines of ``kept.csv``
+    noise: Sequence[str] = ()  # lines on how much each run that was repeated differs from itself
 
     @property
     def warnings(self) -> list[str]:

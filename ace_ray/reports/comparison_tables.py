@@ -177,7 +177,8 @@ def _kept(lines: Sequence[Record]) -> Table:
 
 def _lost(lines: Sequence[Record]) -> Table:
     titles = {"lost": "Lost", **FATES, "unscored": "No verdict"}
-    columns = [*_NAMES, *((title.capitalize(), itemgetter(key)) for key, title in titles.items())]
+    columns: list[tuple[str, Callable[[Record], Value]]] = [*_NAMES]
+    columns += [(title.capitalize(), itemgetter(key)) for key, title in titles.items()]
     note = "No verdict: right in the reference, not judged in the candidate, and not in Lost"
     title = _title(lines[0], "what became of lost right answers of")
     return _table(title, columns, lines, note)

@@ -48,12 +48,10 @@ _COLUMNS = (
 )
 # Columns with the content of a row.
 _CONTENT = ("status", "messages", "tools", "state", "output_token_ids", "output")
-# Maximum rows of each run that are compared at a time, to bound memory.
-_BATCH = 512
-# Keys of a message that depend on how the answer was parsed.
+_BATCH = 512  # maximum rows of each run that are compared at a time, to bound memory
+# Keys of a message that depend on how the answer was parsed; a server returns only the first two.
 _READ = ("content", "reasoning", "tool_parser_error", "text", "raw")
-# The same keys, of answers that a server may have parsed. It returns no further key.
-_READ_BY_SERVER = ("content", "reasoning")
+_READ_BY_SERVER = _READ[:2]
 # Parts of an episode's state that another model wrote.
 _OF_MODELS = frozenset({"user", "votes", "judge", "preferences", "steps"})
 
@@ -187,7 +185,7 @@ def explain(
 
 
 def _stored_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _COLUMNS[:5])
+    return tuple(row[name] for name in _KEY)
 
 
 _Origin = tuple[Cause, int, int, str]
@@ -324,7 +322,7 @@ _COUNTS = ("answers", "gained", "lost", "diverged")
 def print_reparse(result: ReparseResult, opens: Callable[[str], Store], console: Console) -> None:
     """Print the result of ``ace-ray reread``: changes by category, headlines and examples."""
     header = ["Benchmark", "Category", "Answers read differently", "Gained", "Lost", "Diverged"]
-    lines = [[*key, *(n[name] for name in _COUNTS)] for key, n in sorted(result.moved.items())]
+    lines = [[*key, *(str(n[name]) for name in _COUNTS)] for key, n in sorted(result.moved.items())]
     if lines:
         title = "Rereading (gained, lost: verdicts under each benchmark's first rule set)"
         print_table(Table("reread", title, header, lines), console, intervals=False)

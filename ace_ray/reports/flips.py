@@ -16,11 +16,8 @@ from ace_ray.reports.runs import ScoredRun
 from ace_ray.types import ResultRow
 from ace_ray.util.sanitizing import one_line, sanitize_text
 
-# Maximum characters of an output.
-LONGEST = 2_000
-_LONGEST_ERROR = 500
-# Maximum flips of each direction in a terminal.
-MOST_PRINTED = 5
+# Maximum characters of an output and of an error; maximum flips of each direction in a terminal.
+LONGEST, _LONGEST_ERROR, MOST_PRINTED = 2_000, 500, 5
 WORDS = {"lost": "right to wrong", "gained": "wrong to right"}
 
 

@@ -21,8 +21,7 @@ from ace_ray.reports.significance import ALPHA, Change, rows_to_decide
 from ace_ray.types import ResultRow
 from ace_ray.util.stats import Interval
 
-# Default margin, in points.
-MARGIN = 1.0
+MARGIN = 1.0  # default, in points
 Record = dict[str, Any]
 
 

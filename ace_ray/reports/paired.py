@@ -36,16 +36,11 @@ class Cells:
     are NaN if a row of the cell lacks its verdict, or the verdict of a row lacks the metric."""
 
     units: Sequence[Unit]
-    unit_of: np.ndarray
-    """(cells,): index into ``units``."""
-    cluster_of: np.ndarray
-    """(units,): number of the task; units of one task share it."""
-    samples: np.ndarray
-    """(cells,): number of the sample."""
-    rows: np.ndarray
-    """(cells,): number of rows, more than one in dialogues."""
-    values: dict[tuple[Metric, str], np.ndarray]
-    """(metric, rule set) -> (runs, cells)."""
+    unit_of: np.ndarray  # (cells,): index into ``units``
+    cluster_of: np.ndarray  # (units,): number of the task
+    samples: np.ndarray  # (cells,): number of the sample
+    rows: np.ndarray  # (cells,): number of rows, more than one in dialogues
+    values: dict[tuple[Metric, str], np.ndarray]  # (metric, rule set) -> (runs, cells)
 
     @cached_property
     def strata(self) -> tuple[list[Stratum], np.ndarray]:

@@ -20,8 +20,7 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.sweep.config import SWEEP
 from ace_ray.util.sanitizing import print_line
 
-# Default number of wrong answers on the page, per run, language and category.
-WRONG = 5
+WRONG = 5  # default number of wrong answers on the page, per run, language and category
 
 
 def make_report(

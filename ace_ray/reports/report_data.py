@@ -6,6 +6,7 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Literal
@@ -40,11 +41,9 @@ class BenchmarkContent:
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
     comparisons: Mapping[str, Table]
-    pictures: Sequence[Curves]
-    """Scores over training steps or model sizes, and over cost: the first figures of a report."""
+    pictures: Sequence[Curves]  # scores over training steps or model sizes, cost and tokens
     papers: Mapping[str, Paper]
-    categories: Sequence[tuple[str, Sequence[CategoryResult]]]
-    """For each run, its label and its results by category."""
+    categories: Sequence[tuple[str, Sequence[CategoryResult]]]  # for each run: label, results
 
     @property
     def rules(self) -> str:
@@ -57,7 +56,6 @@ class Content:
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
     early: Sequence[EarlyDecision] = ()
-    """Decisions of early stopping on the runs that use it."""
 
     @property
     def rules(self) -> str:
@@ -76,16 +74,18 @@ class Content:
             return self.runs[0].label
         return f"{len(self.runs)} runs"
 
-    def tables(self) -> list[Table]:
-        """Return the tables that are written as CSV, under the first rule set."""
-        tables = [benchmark.comparisons[benchmark.rules] for benchmark in self.benchmarks]
-        for benchmark in self.benchmarks:
-            tables += benchmark.papers[benchmark.rules].tables
-            tables += [category_table(benchmark), error_table(benchmark.holders)]
-        if self.early:
-            tables.append(decisions_table(self.early))
-        tables += engine_tables(self.runs)
-        return [*tables, *([ledger_table(self.sweep)] if self.sweep else [])]
+    @cached_property
+    def tables(self) -> dict[str, list[Table]]:
+        """The tables that are written as CSV, under the first rule set, by kind."""
+        return {
+            "comparison": [b.comparisons[b.rules] for b in self.benchmarks],
+            "paper": [table for b in self.benchmarks for table in b.papers[b.rules].tables],
+            "categories": list(map(category_table, self.benchmarks)),
+            "errors": [error_table(b.holders) for b in self.benchmarks],
+            "early": [decisions_table(self.early)] if self.early else [],
+            "engine": engine_tables(self.runs),
+            "ledger": [ledger_table(self.sweep)] if self.sweep else [],
+        }
 
 
 def engine_tables(runs: Sequence[ScoredRun]) -> list[Table]:
@@ -144,8 +144,8 @@ def _prune_table(table: Table, figures: Collection[int]) -> Table:
     columns."""
     columns = [i for i in range(len(table.header)) if any(r[i] is not None for r in table.lines)]
     lines = [line for line in table.lines if any(line[i] is not None for i in figures)]
-    header, *pruned = ([line[i] for i in columns] for line in (table.header, *lines))
-    return replace(table, header=header, lines=pruned)
+    lines = [[line[i] for i in columns] for line in lines]
+    return replace(table, header=[table.header[i] for i in columns], lines=lines)
 
 
 def content_of(runs: Sequence[ScoredRun], sweep: Sweep | None, rules: str | None) -> Content:

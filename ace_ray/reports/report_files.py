@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import ace_ray
@@ -15,30 +16,21 @@ from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import Comparison, compare_reported
 from ace_ray.reports.comparison_tables import verdicts
-from ace_ray.reports.early import decisions_table
 from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.figures import figure_files
 from ace_ray.reports.html.answers import answers, choose
 from ace_ray.reports.html.comparison import comparison, flips
 from ace_ray.reports.html.page import Lines, Section, render
-from ace_ray.reports.report_data import (
-    BenchmarkContent,
-    Content,
-    category_table,
-    engine_tables,
-    error_table,
-)
+from ace_ray.reports.report_data import BenchmarkContent, Content
 from ace_ray.reports.report_folder import PAGE
 from ace_ray.reports.runs import ScoredRun, across_line
-from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
 
 _MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
 _UNITS = {"hours": 3600, "minutes": 60, "seconds": 1}  # of time, with their seconds
 # Maximum lines, and characters of one value. The script of a fake engine can be very long.
 _LINES, _CHARACTERS = 400, 300
-# Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
-_FLIPPED_PAIRS = 3
+_FLIPPED_PAIRS = 3  # maximum pairs of runs whose flips are shown; of more, only the last pair is
 
 
 def files_of(
@@ -49,7 +41,8 @@ def files_of(
 
     ``wrong``: maximum wrong answers on the page, per run, language and category."""
     compared, flipped, unflipped = compare_reported(content), [], []
-    files: dict[str, str | bytes] = {t.name + ".csv": csv_text(t) for t in content.tables()}
+    tables = chain.from_iterable(content.tables.values())
+    files: dict[str, str | bytes] = {f"{table.name}.csv": csv_text(table) for table in tables}
     lines: list[str] = []
     if isinstance(compared, Comparison):
         pairs = compared.pairs[-1 if len(compared.pairs) > _FLIPPED_PAIRS else 0 :]
@@ -65,20 +58,18 @@ def files_of(
 
 def _page(content: Content, compared: Sequence[Section], wrong: int, facts: Sequence[str]) -> bytes:
     """Render the page with the sections ``compared``. Reads wrong answers' texts from the runs."""
-    benchmarks, sweep = content.benchmarks, content.sweep
+    benchmarks, sweep, tables = content.benchmarks, content.sweep, content.tables
     failures = [(run.label, causes) for run in content.runs if (causes := run.totals["failures"])]
-    errors = [error_table(b.holders) for b in benchmarks]
     pictures = [picture for b in benchmarks for picture in b.pictures]
     figures = [f for b in benchmarks for rules in b.rule_sets for f in b.papers[rules].figures]
     categories = [
-        {"matrix": _matrix(b) if len(b.categories) > 1 else None, "table": category_table(b)}
-        for b in benchmarks
+        {"matrix": _matrix(b) if len(b.categories) > 1 else None, "table": table}
+        for b, table in zip(benchmarks, tables["categories"], strict=True)
     ]
-    early = decisions_table(content.early) if content.early else None
     noted = [(line.label, line.note) for line in sweep.lines if line.note] if sweep else []
-    ledger = sweep and {"table": ledger_table(sweep), "notes": noted}
-    figure, tables = _in_flight_lines(content.runs), engine_tables(content.runs)
-    engine = {"figure": figure, "tables": tables} if tables or figure else None
+    ledger = sweep and {"table": tables["ledger"][0], "notes": noted}
+    figure = _in_flight_lines(content.runs)
+    engine = {"figure": figure, "tables": tables["engine"]} if tables["engine"] or figure else None
     sections = [
         *(section for section in compared if section.anchor == "kept"),
         Section("picture", "Overview", "curves.html.j2", pictures),
@@ -86,10 +77,10 @@ def _page(content: Content, compared: Sequence[Section], wrong: int, facts: Sequ
         Section("failures", "Rows without a verdict", "failures.html.j2", failures),
         Section("paper", "As in the paper", "paper.html.j2", _paper(content)),
         Section("categories", "By category", "categories.html.j2", categories),
-        Section("errors", "Error types", "errors.html.j2", errors),
+        Section("errors", "Error types", "errors.html.j2", tables["errors"]),
         Section("curves", "Curves", "curves.html.j2", figures),
         *(section for section in compared if section.anchor != "kept"),
-        Section("early", "Early decisions", "early.html.j2", early),
+        Section("early", "Early decisions", "early.html.j2", tables["early"]),
         Section("ledger", "Ledger", "ledger.html.j2", ledger),
         Section("engine", "Engines", "engine.html.j2", engine),
         answers(choose(content.runs, wrong), content.rule_sets),

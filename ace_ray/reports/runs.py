@@ -23,7 +23,7 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import SUCCESS, versions_line
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow, Sampling, digest
-from ace_ray.util.sanitizing import one_line
+from ace_ray.util.sanitizing import join_names, one_line
 
 Summarize = Callable[[Iterable[ResultRow], float], dict[str, Any]]
 
@@ -46,10 +46,8 @@ class ScoredRun(StoredRun):
         """Open the run in ``store``. Raises `UserError` when ``store`` is not a run."""
         super().__init__(store)
         self.across: Collection[str] = ()  # conditions that may differ: none or sampling
-        self.step: int | None = None
-        """Training step of a checkpoint."""
-        self.training = ""
-        """Name of the training that produced the checkpoint; "" for other models."""
+        self.step: int | None = None  # training step of a checkpoint
+        self.training = ""  # name of the training that produced the checkpoint
         trained = self.manifest.model.adapter or self.manifest.model
         name = _last_part(trained.source) if self.manifest.model.adapter else self.model
         if match := _STEP.search(name):
@@ -211,8 +209,7 @@ class BenchmarkRuns:
     """The runs that contain one benchmark, and their summaries in the same order."""
 
     benchmark: str
-    reporting: type[Benchmark]
-    """Class of the benchmark, or a default class, with the rule sets that all runs share."""
+    reporting: type[Benchmark]  # with the rule sets that all runs share
     runs: Sequence[ScoredRun]
     reported: Sequence[BenchmarkResult]
 
@@ -293,8 +290,7 @@ def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _join_counts(names: Mapping[str, int]) -> str:
     ordered = sorted(names.items(), key=lambda pair: (-pair[1], pair[0]))
-    text = ", ".join(f"{name[:80]} ({count} answers)" for name, count in ordered[:5])
-    return f"{text} and {len(ordered) - 5} more" if len(ordered) > 5 else text
+    return join_names([f"{name[:80]} ({count} answers)" for name, count in ordered], 5)
 
 
 def merge_facts(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:

@@ -19,12 +19,8 @@ from ace_ray.util.stats import Interval
 
 ALPHA = 0.05
 POWER = 0.8
-# Maximum moves for which every pattern of signs is tried.
-MOST_ENUMERATED = 12
-
-MCNEMAR = "exact McNemar"
-SIGN_FLIP = "exact sign flip"
-CLUSTERED = "clustered McNemar"
+MOST_ENUMERATED = 12  # maximum moves for which every pattern of signs is tried
+MCNEMAR, SIGN_FLIP, CLUSTERED = "exact McNemar", "exact sign flip", "clustered McNemar"
 _SAME = 1e-9
 
 

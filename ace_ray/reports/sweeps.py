@@ -61,8 +61,7 @@ class Sweep:
     lines: Sequence[CostRecord]
     runs: Sequence[ScoredRun]
     left_out: Sequence[OmittedModel]
-    early: Sequence[EarlyDecision] = ()
-    """Early decisions on runs that have begun."""
+    early: Sequence[EarlyDecision] = ()  # on runs that have begun
 
     @property
     def reference(self) -> str | None:

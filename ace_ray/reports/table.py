@@ -84,7 +84,7 @@ def _csv_cells(value: Value, width: int) -> list[str | int]:
     if not isinstance(value, Estimate):
         return [NOT_AVAILABLE if value is None or width > 1 else value] * width
     shares = (f"{100 * x:.4f}" for x in (value.value, *value.interval))
-    return [*shares, str(value.n), "yes" if value.partial else ""][:width]
+    return [*shares, value.n, "yes" if value.partial else ""][:width]
 
 
 def csv_lines(lines: Iterable[Iterable[Any]]) -> str:

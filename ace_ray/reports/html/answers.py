@@ -82,21 +82,11 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
     by_run, wrong = sample
     views = [view for run, rows in by_run for view in _views(run, rows, rule_sets)]
     judged = [judgement for view in views for judgement in view["judgements"]]
-    view = {
-        "answers": views,
-        "choices": {
-            "runs": list(dict.fromkeys(view["run"] for view in views)),
-            "languages": list(dict.fromkeys(view["language"] for view in views)),
-            "categories": list(dict.fromkeys(view["category"] for view in views)),
-            "types": {
-                rules: sorted(
-                    {j["error_type"] for j in judged if j["rules"] == rules and not j["valid"]}
-                )
-                for rules in rule_sets
-            },
-        },
-        "wrong": wrong,
-    }
+    faults = {(j["rules"], j["error_type"]) for j in judged if not j["valid"]}
+    keys = {"runs": "run", "languages": "language", "categories": "category"}
+    choices: dict[str, Any] = {n: list(dict.fromkeys(v[k] for v in views)) for n, k in keys.items()}
+    choices["types"] = {r: sorted(kind for rules, kind in faults if rules == r) for r in rule_sets}
+    view = {"answers": views, "choices": choices, "wrong": wrong}
     return Section("answers", "Wrong answers", "answers.html.j2", view)
 
 

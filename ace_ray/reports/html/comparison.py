@@ -14,8 +14,7 @@ from ace_ray.reports.flips import SIDES, WORDS, Flips, flip_table
 from ace_ray.reports.html.answers import interleave
 from ace_ray.reports.html.page import LONGEST, Section
 
-# Maximum flips of each direction that are shown for a pair of runs.
-FLIPS = 25
+FLIPS = 25  # maximum flips of each direction that are shown for a pair of runs
 
 
 def comparison(compared: Comparison | UserError | None) -> Iterator[Section]:
@@ -30,13 +29,13 @@ def comparison(compared: Comparison | UserError | None) -> Iterator[Section]:
         tables = kept_tables(headlines(kept))
         view = {"noise": noise, "tables": tables, "groups": kept_tables(kept)} if kept else None
         yield Section("kept", "What is kept", "kept.html.j2", view)
-        view = {
+        tested = {
             "shown": sentences_of(compared.results),
             "lines": len(compared.results),
             "pairs": tables_of(compared.results),
             "notes": [*compared.cautions, *compared.notes, *(() if kept else noise)],
         }
-        yield Section("comparison", "Comparison", "comparison.html.j2", view)
+        yield Section("comparison", "Comparison", "comparison.html.j2", tested)
 
 
 def flips(pairs: Sequence[Flips], unflipped: Sequence[str] = ()) -> Section:

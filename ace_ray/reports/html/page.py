@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -23,8 +23,7 @@ from markupsafe import Markup, escape
 from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table
 from ace_ray.reports.excerpts import mark_hidden
 
-# Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
-# since `excerpt` has cut them.
+# Maximum characters of a value in a template. The filter `whole` exempts what `excerpt` has cut.
 LONGEST = 4_000
 
 
@@ -68,13 +67,14 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
     )
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.tests["estimate"] = lambda value: isinstance(value, Estimate)
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "percent": lambda share: f"{100 * share:.1f}",
         "thousands": "{:,}".format,
         "kinds": _kinds,
         "whole": escape,
         "figure": lambda figure: Markup(figure_svg(figure)),
     }
+    environment.filters |= filters
     return environment
 
 
