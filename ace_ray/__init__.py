@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ace_ray.api import compare as compare
     from ace_ray.api import evaluate as evaluate
     from ace_ray.api import export as export
+    from ace_ray.api import gate as gate
     from ace_ray.api import publish as publish
     from ace_ray.api import report as report
     from ace_ray.api import reread as reread
@@ -23,7 +24,18 @@ __version__ = "0.1.0"
 # Public name -> its module, which is imported on first access, so that commands start fast.
 _MODULES = {
     **dict.fromkeys(
-        ("Run", "compare", "evaluate", "export", "publish", "report", "reread", "score", "sweep"),
+        (
+            "Run",
+            "compare",
+            "evaluate",
+            "export",
+            "gate",
+            "publish",
+            "report",
+            "reread",
+            "score",
+            "sweep",
+        ),
         "ace_ray.api",
     ),
     **dict.fromkeys(("RunFailed", "UserError"), "ace_ray.errors"),

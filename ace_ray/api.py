@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ace_ray.reports.comparison import Comparison
+    from ace_ray.reports.gate import Decision
 
 Config = str | Path | Mapping[str, Any] | RunConfig
 Status = Literal["complete", "incomplete"]
@@ -285,13 +286,11 @@ def compare(
     console: Console | None = None,
 ) -> Comparison:
     """Compare finished runs with each other or with ``reference`` (a label or a folder), entry by
-    entry, and print the comparison (docs/statistics.md). ``across``: ("sampling",) to compare runs
-    with different sampling. ``margin``: percentage points. ``full``: print more than 40 lines.
+    entry (docs/statistics.md). ``across``: ("sampling",) if the sampling differs. ``margin``: in
+    points. The comparison is printed on ``console``, with ``full`` in more than 40 lines.
 
-    Raises:
-        NotComparable: if the runs differ in a condition that can change scores.
-        UserError: if a run cannot be compared for another reason.
-    """
+    Raises `NotComparable` when the runs differ in a condition that can change scores, and
+    `UserError` when a run cannot be compared for another reason."""
     from ace_ray.reports.compare import compare as compare_runs
 
     uris, opens = _uris_and_opener(runs)
@@ -306,9 +305,23 @@ def compare(
         margin=margin,
         full=full,
         with_flips=False,
-        console=console or Console(),
+        console=console or Console(quiet=True),
         opens=opens,
     )
+
+
+def gate(
+    policy: str | Path | Mapping[str, Any], run: str | Run, *, against: str | Run | None = None
+) -> Decision:
+    """Decide by a policy, a file or a mapping, whether a run is good enough (docs/provider.md).
+
+    ``against``: the baseline. Raises `UserError` for a wrong policy, and for runs without shared
+    rows."""
+    from ace_ray.reports.gate import gate as decide
+
+    (uri, *baseline), opens = _uris_and_opener([run] if against is None else [run, against])
+    source = str(policy) if isinstance(policy, Path) else policy
+    return decide(source, uri, next(iter(baseline), None), opens)
 
 
 def publish(run: str | Run, to: str, *, console: Console | None = None, **options: Any) -> None:

@@ -371,6 +371,6 @@ def compare(
             **options,
         )
     except NotComparable as error:
-        for line in error.lines:
+        for line in error.lines[1:]:  # the error has the first
             log.complain(line)
         raise

@@ -26,9 +26,9 @@ class NotComparable(UserError):
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = list(lines)
-        count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
+        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         super().__init__(
-            f"the runs differ in conditions that affect scores ({count}, the first: {lines[0]})",
+            f"the runs differ in conditions that affect scores: {lines[0]}{more}",
             fix="compare runs of equal settings, or pass --across sampling or --allow-different",
         )
 
@@ -39,9 +39,9 @@ class NotComparable(UserError):
 def make_pairs(runs: Sequence[ScoredRun], reference: str | None) -> list[tuple[str, str]]:
     """Return the pairs of runs to compare, as labels (base, other). n runs give n - 1 pairs.
 
-    With ``reference``, this run is the base of every pair. Without it, each checkpoint is compared
-    with the previous checkpoint of its training. Besides, the last checkpoint of each training, and
-    each model without a step, is compared with the first run of this kind in ``runs``."""
+    With ``reference``, this run is the base of every pair. Otherwise each checkpoint is compared
+    with the previous checkpoint of its training. The last checkpoint of each training, and each
+    model without a step, is also compared with the first run of this kind in ``runs``."""
     if reference is not None:
         return [(reference, run.label) for run in runs if run.label != reference]
     trainings: dict[str, list[str]] = {}
@@ -82,16 +82,12 @@ def condition_differences(runs: Sequence[ScoredRun], benchmark: str) -> list[str
     declared = [run.manifest.entries.get(benchmark) for run in runs]
     by_label = {}
     for run, entries in zip(runs, declared, strict=True):
-        conditions = dict(run.conditions(benchmark))
+        conditions = {k: v for k, v in run.conditions(benchmark).items() if k not in _HARMLESS}
+        values: dict[str, Any] = {"rules": f"ace_ray {run.checkers}"}
         if None not in declared:
-            conditions["entries"] = canonical_json(entries)
             part = run.manifest.restriction(benchmark)
-            conditions["limit"] = canonical_json(part.limit)
-            conditions["ids"] = canonical_json(part.ids)
-        conditions["rules"] = canonical_json(f"ace_ray {run.checkers}")
-        for key in _HARMLESS:
-            conditions.pop(key, None)
-        by_label[run.label] = conditions
+            values |= {"entries": entries, "limit": part.limit, "ids": part.ids}
+        by_label[run.label] = conditions | {k: canonical_json(v) for k, v in values.items()}
     return list(difference_lines("not comparable", runs, lambda run: by_label[run.label]))
 
 

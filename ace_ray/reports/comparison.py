@@ -3,59 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ace_ray.benchmarks.registry import class_of
 from ace_ray.errors import UserError
-from ace_ray.reports.compared_runs import (
-    NotComparable,
-    cautions,
-    check_labels,
-    condition_differences,
-    make_pairs,
-)
+from ace_ray.reports import compared_runs, hypotheses
+from ace_ray.reports.compared_runs import NotComparable
 from ace_ray.reports.flips import Flips, flips_of
-from ace_ray.reports.hypotheses import (
-    TestResult,
-    kept_share,
-    noise_of,
-    repeats_of,
-    results_of,
-)
 from ace_ray.reports.kept import MARGIN, Record, kept_of
 from ace_ray.reports.paired import PairedData, cells_of, groups_of
 from ace_ray.reports.report_data import Content
 from ace_ray.reports.runs import ScoredRun, across_line, facts
 from ace_ray.util.sanitizing import join_names
 
-# Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
-MOST_FLIPPED = 3
+if TYPE_CHECKING:
+    import pandas as pd
+
+WARNING = (
+    "THE RUNS DIFFER IN CONDITIONS THAT AFFECT SCORES (--allow-different): "
+    "a difference below may not be a difference between models"
+)
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """The result of comparing runs in ``pairs``, which are labels (base, other).
-
-    ``across``: the line on conditions in which the runs may differ (`across_line`), or "".
-    ``differences``: lines on conditions that affect scores and differ between runs, so that the
-    results also contain the effect of these conditions. ``cautions``: lines on other differences.
-    ``notes``: facts on single runs, and missing data."""
+    """The result of comparing runs in ``pairs``, which are labels (base, other)."""
 
     runs: Sequence[ScoredRun]
     pairs: Sequence[tuple[str, str]]
     rule_sets: Sequence[str]
-    results: Sequence[TestResult]
-    differences: Sequence[str]
-    cautions: Sequence[str]
-    notes: Sequence[str]
-    across: str = ""
-    """Line on sampling parameters in which the runs differ, or ""."""
-    kept: Sequence[Record] = ()
-    """What candidates keep of their reference: the lines of ``kept.csv``."""
-    noise: Sequence[str] = ()
-    """Lines on the noise floor: how much each run differs from itself, if it was repeated."""
+    results: Sequence[hypotheses.TestResult]
+    differences: Sequence[str]  # lines on conditions that affect scores and differ between runs
+    cautions: Sequence[str]  # lines on other differences between runs
+    notes: Sequence[str]  # facts on single runs, and missing rows
+    across: str = ""  # line on sampling parameters in which the runs differ (`across_line`)
+    kept: Sequence[Record] = ()  # lines of ``kept.csv``
+    noise: Sequence[str] = ()  # lines on how much each run that was repeated differs from itself
+
+    @property
+    def warnings(self) -> list[str]:
+        """Lines that stand before all results."""
+        heading = [f"WARNING: {WARNING}:"] if self.differences else []
+        return [*filter(None, [self.across]), *heading, *(f"  {d}" for d in self.differences)]
+
+    @property
+    def records(self) -> list[Record]:
+        """The lines of ``comparison.csv``, by column."""
+        return [result.record | {"across": self.across} for result in self.results]
+
+    def dataframe(self, *, kept: bool = False) -> pd.DataFrame:
+        """Return `records`, or ``kept``, as a pandas data frame. pandas must be installed."""
+        import pandas as pd
+
+        return pd.DataFrame(self.kept if kept else self.records)
 
     def __repr__(self) -> str:
         """Return one line, since the results contain arrays."""
@@ -67,10 +70,8 @@ class Comparison:
         pairs: Collection[tuple[str, str]] | None = None,
         under: Mapping[str, str] | None = None,
     ) -> list[Flips]:
-        """Return the flips of every pair, benchmark and rule set that has results.
-
-        ``pairs``: use only these pairs. ``under``: benchmark -> rule set; use only this rule set.
-        """
+        """Return the flips of all ``pairs``, benchmarks and rule sets that have results. ``under``:
+        benchmark -> the only rule set to use."""
         runs = {run.label: run for run in self.runs}
         sections = dict.fromkeys(
             (under[benchmark] if under else rules, base, other, benchmark)
@@ -99,13 +100,10 @@ def compare_runs(
     single categories. The fewer tests there are, the smaller is the correction for their number.
     Groups must be chosen before results are seen.
     ``margin``: also compute what is kept, on all groups, with this margin in points, if all
-    pairs have the same base.
-
-    Raises:
-        NotComparable: the runs differ in conditions that affect scores, unless ``allow_different``.
-        UserError: fewer than two runs, unknown labels or groups, or no benchmark in common.
-    """
-    check_labels(runs, reference)
+    pairs have the same base. Raises `NotComparable` when the runs differ in conditions that affect
+    scores, unless ``allow_different``. Raises `UserError` for fewer than two runs, unknown labels
+    or groups, or no benchmark in common."""
+    compared_runs.check_labels(runs, reference)
     if stopped := [run.label for run in runs if run.stopped_early]:
         raise UserError(
             "was stopped when its comparison was decided; tests for samples of a "
@@ -113,15 +111,15 @@ def compare_runs(
             where=stopped[0],
             fix="evaluate the remaining rows with --complete, or read the decision in its report",
         )
-    pairs = make_pairs(runs, reference)
+    pairs = compared_runs.make_pairs(runs, reference)
     shared = _shared_benchmarks(runs, pairs)
-    differences = [
-        d for name, holders in shared.items() for d in condition_differences(holders, name)
-    ]
+    differences = _dedupe(
+        compared_runs.condition_differences(holders, name) for name, holders in shared.items()
+    )
     if differences and not allow_different:
         raise NotComparable(differences)
-    every = [paired_data(name, holders) for name, holders in shared.items()]
-    data = _narrow(every, groups, categories=categories)
+    data = [paired_data(name, holders) for name, holders in shared.items()]
+    _check_groups(groups, data)
     available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
     rule_sets = available if rule_sets is None else rule_sets
     if unknown := [rules for rules in rule_sets if rules not in available]:
@@ -131,16 +129,21 @@ def compare_runs(
             fix=f"one of {', '.join(available)}",
         )
     notes = [_notes(paired, shared[paired.benchmark], pairs, rule_sets) for paired in data]
-    records: list[Record] = []
+    measured, records = hypotheses.measure(data, pairs, rule_sets), []
     if margin is not None and len({base for base, _ in pairs}) == 1:
-        records = kept_of({run.label: run for run in runs}, every, pairs, rule_sets, margin)
+        records = kept_of({run.label: run for run in runs}, measured, margin)
+    tested = [
+        m
+        for m in measured
+        if (m[1].group.name in groups if groups else categories or not m[1].group.category)
+    ]
     return Comparison(
         runs=runs,
         pairs=pairs,
         rule_sets=rule_sets,
-        results=results_of(data, pairs, rule_sets),
+        results=hypotheses.results_of(tested),
         differences=differences,
-        cautions=_dedupe(cautions(holders, name) for name, holders in shared.items()),
+        cautions=_dedupe(compared_runs.cautions(holders, name) for name, holders in shared.items()),
         notes=_dedupe(notes),
         across=across_line(runs),
         kept=records,
@@ -154,8 +157,8 @@ def _shared_benchmarks(
     """Return the benchmarks that both runs of some pair contain, each with all its runs."""
     benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
-        name: [c for c in runs if name in benchmarks[c.label]]
-        for name in dict.fromkeys(name for names in benchmarks.values() for name in names)
+        name: [run for run in runs if name in run.benchmarks]
+        for name in _dedupe(benchmarks.values())
         if any(name in benchmarks[base] and name in benchmarks[other] for base, other in pairs)
     }
     if not shared:
@@ -169,8 +172,7 @@ def _shared_benchmarks(
 
 def paired_data(benchmark: str, runs: Sequence[ScoredRun]) -> PairedData:
     """Pair the rows of one benchmark, and find the groups whose categories all have rows."""
-    rows = [run.rows_of(benchmark) for run in runs]
-    again = [run.rows_of(benchmark, repeats=True) for run in runs]
+    rows, again = ([r.rows_of(benchmark, repeats=twice) for r in runs] for twice in (False, True))
     reporting = class_of(benchmark, *(run.manifest for run in runs))
     sampling = [run.manifest.identity.sampling[0] for run in runs]
     cells = cells_of(rows, reporting.rule_sets, reporting.task)
@@ -180,27 +182,19 @@ def paired_data(benchmark: str, runs: Sequence[ScoredRun]) -> PairedData:
         cells=cells,
         groups=groups_of(cells.units, reporting.groups),
         repeats=[
-            repeats_of(first, second, reporting.rule_sets)
+            hypotheses.repeats_of(first, second, reporting.rule_sets)
             for first, second in zip(rows, again, strict=True)
         ],
         seeds=[first.seed if first.temperature else None for first in sampling],
     )
 
 
-def _narrow(
-    data: Sequence[PairedData], names: Collection[str], *, categories: bool
-) -> list[PairedData]:
-    """Keep the groups in ``names``, all if it is empty, and single categories only with
-    ``categories``. Raises `UserError`: unknown name."""
-    group_names = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
-    if unknown := [name for name in names if name not in group_names]:
-        problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(group_names)}"
+def _check_groups(names: Collection[str], data: Sequence[PairedData]) -> None:
+    """Raise `UserError` when a name is not a group of ``data``."""
+    groups = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
+    if unknown := [name for name in names if name not in groups]:
+        problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(groups)}"
         raise UserError(problem, where="--group", fix=fix)
-    chosen = [
-        [g for g in p.groups if (g.name in names if names else categories or not g.category)]
-        for p in data
-    ]
-    return [replace(paired, groups=of) for paired, of in zip(data, chosen, strict=True)]
 
 
 def _dedupe(parts: Iterable[Iterable[str]]) -> list[str]:
@@ -216,29 +210,22 @@ def _notes(
     """Yield facts on single runs, notes on unpaired rows, and notes on repeated rows."""
     yield from facts(runs, data.benchmark)
     yield from _notes_on_pairs(data, pairs, rule_sets)
-    if not any(data.repeats):
-        return
-    for base_label, other_label in pairs:
-        if data.has_runs(base_label, other_label) and not data.same_seed(base_label, other_label):
+    for base, other in pairs if any(data.repeats) else ():
+        if data.has_runs(base, other) and not data.same_seed(base, other):
             yield (
-                f"{data.benchmark}: {other_label} and {base_label} have different seeds, so their "
-                "repeated rows give no noise floor"
+                f"{data.benchmark}: {other} and {base} have different seeds, so their repeated "
+                "rows give no noise floor"
             )
 
 
 def _noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]:
     """Yield lines on the noise floor: how much each run differs from itself."""
-    if not any(data.repeats):
-        yield (
-            f"{data.benchmark}: no row was generated twice (`repeat_fraction`), so "
-            "the noise floor of identical runs is unknown"
-        )
     samples = np.bincount(data.cells.unit_of)
     for label, repeats in zip(data.labels, data.repeats, strict=True):
         for rules in filter(data.rule_sets.__contains__, rule_sets):
-            noise = None if repeats is None else noise_of([repeats], "accuracy", rules)
+            noise = None if repeats is None else hypotheses.noise_of([repeats], "accuracy", rules)
             if repeats is not None and noise is not None:
-                again = kept_share(repeats, *repeats.values["accuracy", rules])
+                again = hypotheses.kept_share(repeats, *repeats.values["accuracy", rules])
                 yield (
                     f"{label}: {noise.flips} of {noise.n} entries or dialogues of "
                     f"{data.benchmark} that were generated twice changed their verdict "
@@ -251,17 +238,16 @@ def _notes_on_pairs(
     data: PairedData, pairs: Sequence[tuple[str, str]], rule_sets: Sequence[str]
 ) -> Iterator[str]:
     cells = data.cells
-    rule_sets = [rules for rules in rule_sets if rules in data.rule_sets]
     for base, other in pairs:
         if not data.has_runs(base, other):
             missing = other if other not in data.labels else base
             yield f"{missing} has no rows of {data.benchmark} and is not compared on it"
             continue
-        numbers = data.index_pair(base, other)
+        indices = list(data.index_pair(base, other))
         # A row has verdicts under all rule sets or under none, except in imported runs.
         unjudged = np.zeros(3, dtype=int)  # in `base`, in `other`, in either
-        for rules in rule_sets:
-            first, second = np.isnan(cells.values["accuracy", rules][list(numbers)])
+        for rules in filter(data.rule_sets.__contains__, rule_sets):
+            first, second = np.isnan(cells.values["accuracy", rules][indices])
             lost = [int(cells.rows[mask].sum()) for mask in (first, second, first | second)]
             unjudged = np.maximum(unjudged, lost)
         if unjudged[2]:
@@ -273,50 +259,25 @@ def _notes_on_pairs(
             )
 
 
-@dataclass(frozen=True)
-class ReportedComparison:
-    """The comparison in a report.
-
-    ``comparison`` is None if the runs cannot be compared. Then ``refused`` is the reason, and
-    ``differences`` has a line for each condition that differs. ``unflipped``: labels of runs whose
-    flips are not shown."""
-
-    comparison: Comparison | None
-    flips: Sequence[Flips] = ()
-    unflipped: Sequence[str] = ()
-    refused: str = ""
-    differences: Sequence[str] = ()
-
-
-def compare_reported(content: Content) -> ReportedComparison | None:
-    """Compare the runs of a report on the groups in its tables. Returns None for a single run.
+def compare_reported(content: Content) -> Comparison | UserError | None:
+    """Compare the runs of a report on the groups in its tables, or return the reason why they are
+    not comparable. Returns None for a single run.
 
     Single categories are not tested, since every further test makes the correction larger. Only
-    ``ace-ray compare`` tests them. Flips use the first of a benchmark's ``rule_sets``. With the
-    label of a ``reference``, all runs are compared with it, and what they keep is computed.
-    """
-    runs, benchmarks = content.runs, content.benchmarks
-    if len(runs) < 2:
+    ``ace-ray compare`` tests them. With the label of a ``reference``, all runs are compared with
+    the reference, and what they keep is computed."""
+    if len(content.runs) < 2:
         return None
     reference = content.sweep.reference if content.sweep else None
-    if reference not in [run.label for run in runs]:
+    if reference not in [run.label for run in content.runs]:
         reference = None  # not evaluated yet
     try:
-        comparison = compare_runs(
-            runs,
+        return compare_runs(
+            content.runs,
             reference=reference,
             margin=None if reference is None else MARGIN,
             rule_sets=content.rule_sets,
             categories=False,
         )
-    except NotComparable as error:
-        return ReportedComparison(None, refused=error.what, differences=error.lines)
     except UserError as error:
-        return ReportedComparison(None, refused=str(error))
-    pairs = comparison.pairs[-1 if len(comparison.pairs) > MOST_FLIPPED else 0 :]
-    flipped = {label for pair in pairs for label in pair}
-    return ReportedComparison(
-        comparison,
-        comparison.flips(pairs, {b.holders.benchmark: b.rules for b in benchmarks}),
-        [c.label for c in runs if c.label not in flipped],
-    )
+        return error

@@ -34,7 +34,8 @@ def show_composition(
 ) -> None:
     """Print the composition of a benchmark's data, and write CSV and SVG files to ``output``.
 
-    ``data`` is the value of the option ``data``; None: its default. Raises `UserError`."""
+    ``data`` is the value of the benchmark's option ``data``, or None for its default. Raises
+    `UserError` when there is no such data, or ``output`` is not writable."""
     store = None if output is None else opens(output)
     if store is not None:
         store.check_writable()
@@ -95,14 +96,11 @@ def _distribution(
 ) -> tuple[Table, Bars]:
     """Return a table and a figure with the number of each value. Numbers are sorted."""
     values.sort(key=lambda pair: pair[1] if isinstance(pair[1], int) else float("inf"))
-    languages = sorted({language for language, _ in values})
-    counts: dict[str, Counter[str]] = {}
-    for language, value in values:
-        label = NOT_AVAILABLE if value is None else str(value)
-        counts.setdefault(label, Counter())[language] += 1
+    counts = Counter((NOT_AVAILABLE if n is None else str(n), language) for language, n in values)
+    languages = sorted({language for _, language in counts})
     several = len(languages) > 1
     kinds = [language or ("no language" if several else "all") for language in languages]
-    bars = {label: [count[language] for language in languages] for label, count in counts.items()}
+    bars = {label: [counts[label, language] for language in languages] for label, _ in counts}
     lines: list[list[Value]] = [[label, *n, *[sum(n)] * several] for label, n in bars.items()]
     header = [title.rpartition(" by ")[2].capitalize(), *kinds, *["all"] * several]
     return Table(name, title, header, lines, notes), Bars(name, title, kinds, bars, by_count=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ace_ray.benchmarks.results import Table, Value
 from ace_ray.reports.runs import ScoredRun
-from ace_ray.storage.stored import EarlyResult
+from ace_ray.storage.stored import EarlyHeadline, EarlyResult
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,15 @@ class EarlyDecision:
 
 
 def early_decisions(runs: Iterable[ScoredRun], labels: Mapping[str, str]) -> list[EarlyDecision]:
-    """Return the early decisions on the runs that have early stopping.
-
-    ``labels``: folder name -> label, for all runs. Raises `UserError`: a summary is damaged."""
-    early_runs = []
+    """Return the early decisions on the runs that have early stopping. ``labels``: folder name ->
+    label, for all runs. Raises `UserError` when a summary is damaged."""
+    decisions = []
     for run in runs:
         if (early := run.summary.early) is not None:
             folder = (early.against or "nothing").rstrip("/").rsplit("/", 1)[-1]
             numbers = (run.summary.scored, run.manifest.declared, run.device_s)
-            early_runs.append(EarlyDecision(run.label, labels.get(folder, folder), early, *numbers))
-    return early_runs
+            decisions.append(EarlyDecision(run.label, labels.get(folder, folder), early, *numbers))
+    return decisions
 
 
 def decisions_table(runs: Sequence[EarlyDecision]) -> Table:
@@ -47,14 +47,9 @@ def decisions_table(runs: Sequence[EarlyDecision]) -> Table:
     for run in runs:
         for name, headline in run.early.headlines.items():
             value = headline.value
-            outcome = headline.outcome or f"undecided; needs {headline.missing_evidence}"
-            if outcome == "within":
-                margin = run.early.margin
-                outcome = f"within {margin:g} point{'s' if margin != 1 else ''}"
-            outcome += ", based on older verdicts" if run.early.stale else ""
             lines.append(
                 [
-                    *(run.label, name, run.against, outcome),
+                    *(run.label, name, run.against, _outcome(headline, run.early)),
                     _format_interval(headline.difference, headline.low, headline.high, "+"),
                     _format_interval(value.estimate, value.low, value.high),
                     f"{headline.decided_at_units or headline.units} of {headline.of_units}",
@@ -62,22 +57,34 @@ def decisions_table(runs: Sequence[EarlyDecision]) -> Table:
                     f"{run.saved_s / 3600:.2f}",
                 ]
             )
-    return Table(
-        name="early",
-        title="Early decisions",
-        header=[
-            *("Model", "Headline", "Against", "Outcome", "Difference (points)", "Score (%)"),
-            *("Decided at (units)", "Rows scored", "Device hours saved"),
-        ],
-        lines=lines,
-        notes=[
-            "numbers with ~ are estimates from part of the rows, with their "
-            "confidence sequence; they are not scores of the benchmark",
-            "hours saved: estimated time of the rows that were not evaluated, from "
-            "the time of the other rows",
-            "differences are for the whole benchmark, and exact once all its rows are evaluated",
-        ],
-    )
+    header = ["Model", "Headline", "Against", "Outcome", "Difference (points)", "Score (%)"]
+    header += ["Decided at (tasks)", "Rows scored", "Device hours saved"]
+    notes = [
+        "numbers with ~ are estimates from part of the rows, with their confidence sequence; they "
+        "are not scores of the benchmark",
+        "hours saved: estimated time of the rows that were not evaluated, from the time of the "
+        "other rows",
+        "differences are for the whole benchmark, and exact once all its rows are evaluated",
+    ]
+    return Table("early", "Early decisions", header, lines, notes)
+
+
+def early_lines(summary: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield a line for each early decision. ``summary``: the part ``early`` of a run's summary."""
+    early = EarlyResult.model_validate(summary or {})
+    for name, headline in early.headlines.items():
+        points = _format_interval(headline.difference, headline.low, headline.high, "+")
+        yield (
+            f"{name} against {early.against}: {_outcome(headline, early)}, {points} points after "
+            f"{headline.units} of {headline.of_units} tasks"
+        )
+
+
+def _outcome(headline: EarlyHeadline, early: EarlyResult) -> str:
+    outcome = headline.outcome or f"undecided; needs {headline.missing_evidence}"
+    if outcome == "within":
+        outcome = f"within {early.margin:g} point{'s' if early.margin != 1 else ''}"
+    return f"{outcome}, based on older verdicts" if early.stale else outcome
 
 
 def _format_interval(value: float, low: float, high: float, sign: str = "") -> str:

@@ -13,9 +13,9 @@ from typing import Any
 
 from ace_ray.util.safe_loading import InvalidContent, json_of_row, shorten_json
 
+# Invisible characters that Unicode lists as letters, marks and symbols.
 _BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164}
 _BLANK |= {0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
-"""Invisible characters that Unicode lists as letters, marks and symbols."""
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 # Blank characters that are not replaced. U+3000 is the space in Chinese texts.
 _PLAIN = frozenset("\n\t \u3000")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
@@ -42,18 +42,17 @@ CAUSES: dict[Cause, str] = {
     "checker": "other checker",
     "not scored": "not scored in one run",
 }
+_KEY = ("benchmark", "language", "category", "id", "sample")
 _COLUMNS = (
-    *("benchmark", "language", "category", "id", "sample", "repeat", "status", "error_class"),
+    *(*_KEY, "repeat", "status", "error_class"),
     *("tools", "state", "output_token_ids", "prompt_tokens", "model_calls", "output", "messages"),
 )
 # Columns with the content of a row.
 _CONTENT = ("status", "messages", "tools", "state", "output_token_ids", "output")
-# Maximum rows of each run that are compared at a time, to bound memory.
-_BATCH = 512
-# Keys of a message that depend on how the answer was parsed.
+_BATCH = 512  # maximum rows of each run that are compared at a time, to bound memory
+# Keys of a message that depend on how the answer was parsed; a server returns only the first two.
 _READ = ("content", "reasoning", "tool_parser_error", "text", "raw")
-# The same keys, of answers that a server may have parsed. It returns no further key.
-_READ_BY_SERVER = ("content", "reasoning")
+_READ_BY_SERVER = _READ[:2]
 # Parts of an episode's state that another model wrote.
 _OF_MODELS = frozenset({"user", "votes", "judge", "preferences", "steps"})
 
@@ -62,7 +61,7 @@ _OF_MODELS = frozenset({"user", "votes", "judge", "preferences", "steps"})
 class Difference:
     """A row that differs between two runs, and the first cause.
 
-    ``call``: number of the candidate's call. ``position``: number of the first differing token, or
+    ``call``: number of the model call. ``position``: number of the first differing token, or
     character if the tokens are unknown. Both count from 1; 0 is unknown. ``flips``: rule sets under
     which the verdict differs."""
 
@@ -76,11 +75,11 @@ class Difference:
 
 @dataclass
 class Explanation:
-    """The causes of all rows that differ between two runs. ``base``, ``other``: their labels.
+    """The causes of all rows that differ between two runs. ``base``, ``other``: labels of the runs.
 
-    ``template``: whether their templates differ. ``parsed``: whether the texts of a run lack the
-    calls, because its server parsed them. ``simulated``: benchmarks with a simulated user.
-    ``unnumbered``: why the first differing token of other prompts is not known; "" if it is."""
+    ``template``: whether both chat templates are known and differ. ``parsed``: whether the texts of
+    a run lack the calls, because a server parsed them. ``simulated``: benchmarks with a simulated
+    user. ``unnumbered``: why the first differing token of prompts is not known; "" if it is."""
 
     base: str
     other: str
@@ -94,8 +93,8 @@ class Explanation:
 
     def table(self) -> Table:
         """Count rows and flipped verdicts by cause."""
-        rows = Counter(difference.cause for difference in self.differences)
-        flips = Counter(difference.cause for difference in self.differences if difference.flips)
+        rows = Counter(d.cause for d in self.differences)
+        flips = Counter(d.cause for d in self.differences if d.flips)
         return Table(
             name="explained",
             title=f"{self.other} against {self.base}: first cause of each differing row",
@@ -107,20 +106,18 @@ class Explanation:
 
     def notes(self) -> Iterator[str]:
         """Yield notes on how many rows and verdicts differ, which shows repeatability."""
-        flipped = sum(bool(difference.flips) for difference in self.differences)
-        tokens = [difference for difference in self.differences if difference.cause == "tokens"]
+        flipped = sum(bool(d.flips) for d in self.differences)
+        positions = [d.position for d in self.differences if d.cause == "tokens"]
         total = max(1, self.paired)
         yield (
             f"{len(self.differences)} of {self.paired} paired rows differ; verdicts of {flipped} "
             f"({100 * flipped / total:.1f} %) differ"
         )
-        if tokens:
-            unit = "token" if self.with_ids else "character"
-            positions = [difference.position for difference in tokens]
+        if positions:
             yield (
-                f"{len(tokens)} rows ({100 * len(tokens) / total:.1f} %) have other tokens; the "
-                f"first differing {unit} is number {median(positions):.0f} in the median, "
-                f"{min(positions)} at the earliest"
+                f"{len(positions)} rows ({100 * len(positions) / total:.1f} %) have other tokens; "
+                f"the first differing {'token' if self.with_ids else 'character'} is number "
+                f"{median(positions):.0f} in the median, {min(positions)} at the earliest"
             )
         if not self.with_ids:
             text = "rows without readable token ids were compared by their texts"
@@ -131,12 +128,10 @@ class Explanation:
 
     def csv(self) -> str:
         """Return a CSV line per differing row."""
-        header = ["benchmark", "language", "category", "id", "sample", "cause", "call", "position"]
-        lines = (
-            [*d.key, d.cause, d.call, d.position, d.detail, " ".join(d.flips)]
-            for d in self.differences
+        header = [*_KEY, "cause", "call", "position", "detail", "verdict_differs"]
+        return csv_lines(
+            [header, *([*d.key, *astuple(d)[1:5], " ".join(d.flips)] for d in self.differences)]
         )
-        return csv_lines([[*header, "detail", "verdict_differs"], *lines])
 
 
 def explain(
@@ -144,10 +139,11 @@ def explain(
 ) -> Explanation:
     """Find the first cause of each row that differs in content or verdict.
 
-    ``prompts``: finds the first differing token of prompts. Raises `UserError`."""
+    ``prompts``: finds the first differing token of prompts. Raises `UserError` when the columns of
+    a row are damaged."""
     runs = (base_run, other_run)
     result = Explanation(base_run.label, other_run.label)
-    roles = (item for run in runs for item in run.manifest.identity.roles.items())
+    roles = (pair for run in runs for pair in run.manifest.identity.roles.items())
     result.simulated = frozenset(name for name, played in roles if "user" in played)
     rows = [{(*row.path, row.sample): row for row in run.rows if not row.repeat} for run in runs]
     shared = sorted(rows[0].keys() & rows[1].keys())
@@ -165,12 +161,11 @@ def explain(
         for key, (before, after) in verdicts.items()
     }
     differing = [k for k in shared if flips[k] or contents[0][k] != contents[1][k]]
-    templates = [
-        (run.manifest.tree.get("chat_template_sha256"), run.manifest.format.template_kwargs)
-        for run in runs
-    ]
-    result.template = templates[0] != templates[1]
     result.parsed = any(run.manifest.config.backend != "vllm" for run in runs)
+    if not result.parsed:  # the template behind an endpoint is not known
+        hashes = [run.manifest.tree.get("chat_template_sha256") for run in runs]
+        variables = [run.manifest.format.template_kwargs for run in runs]
+        result.template = hashes[0] != hashes[1] or variables[0] != variables[1]
     for start in range(0, len(differing), _BATCH):
         keys = differing[start : start + _BATCH]
         before, after = (
@@ -191,7 +186,7 @@ def explain(
 
 
 def _stored_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _COLUMNS[:5])
+    return tuple(row[name] for name in _KEY)
 
 
 _Origin = tuple[Cause, int, int, str]
@@ -219,10 +214,12 @@ def _first_cause(
             call += 1
             if origin := _answer_change(first, second, ids, call, parsed=result.parsed):
                 single = before["model_calls"] == after["model_calls"] == 1
-                other_prompt = single and before["prompt_tokens"] != after["prompt_tokens"]
+                counts = [row["prompt_tokens"] for row in (before, after)]
+                other_prompt = single and None not in counts and counts[0] != counts[1]
                 # Another chat template turns the same messages into another prompt.
                 if origin[0] == "tokens" and (result.template or other_prompt):
-                    return "prompt", call, 0, "other chat template or variables"
+                    words = f": {counts[0]} -> {counts[1]} prompt tokens" if other_prompt else ""
+                    return "prompt", call, 0, f"other chat template or variables{words}"
                 return origin
         elif _drop_ids(first) != _drop_ids(second):
             at = _first_difference(str(first.get("content")), str(second.get("content")))
@@ -260,21 +257,20 @@ def _find_token(
     prompts: FirstPrompts | None,
     result: Explanation,
 ) -> _Origin:
-    """Return ``origin`` with the number of the first differing token of two first prompts. If it
-    cannot be told, note the reason in ``result``."""
+    """Return ``origin`` with the number of the first differing token of two first prompts. If the
+    number is not known, note the reason in ``result``."""
+    cause, call, _, detail = origin
     if prompts is None:
-        result.unnumbered = (
-            "it needs the models' chat templates; name models that you trust with --tokenizer"
-        )
-        return origin
-    if lacking := [run.label for run in runs if prompts.chat(run.manifest) is None]:
+        why = "the models' chat templates are needed; name models that you trust with --tokenizer"
+        result.unnumbered = why
+    elif lacking := [run.label for run in runs if prompts.chat(run.manifest) is None]:
         result.unnumbered = f"no model named with --tokenizer has the chat template of {lacking[0]}"
-        return origin
-    before, after = (prompts.tokens(run.manifest, row) for run, row in zip(runs, rows, strict=True))
-    if before is None or after is None or before == after:
-        return origin
-    token = _first_difference(before, after)
-    return origin[0], origin[1], token, f"{origin[3]}: token {token} of the prompt"
+    else:
+        old, new = (prompts.tokens(run.manifest, row) for run, row in zip(runs, rows, strict=True))
+        if old is not None and new is not None and old != new:
+            token = _first_difference(old, new)
+            return cause, call, token, f"{detail}: token {token} of the prompt"
+    return origin
 
 
 def _answer_change(
@@ -326,11 +322,8 @@ _COUNTS = ("answers", "gained", "lost", "diverged")
 
 def print_reparse(result: ReparseResult, opens: Callable[[str], Store], console: Console) -> None:
     """Print the result of ``ace-ray reread``: changes by category, headlines and examples."""
-    lines = [
-        [*key, *(str(counts[name]) for name in _COUNTS)]
-        for key, counts in sorted(result.moved.items())
-    ]
     header = ["Benchmark", "Category", "Answers read differently", "Gained", "Lost", "Diverged"]
+    lines = [[*key, *(str(n[name]) for name in _COUNTS)] for key, n in sorted(result.moved.items())]
     if lines:
         title = "Rereading (gained, lost: verdicts under each benchmark's first rule set)"
         print_table(Table("reread", title, header, lines), console, intervals=False)

@@ -15,7 +15,7 @@ from ace_ray.reports.table import csv_lines
 _ALONE = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"'
 
 
-def figure_files(content: Content, engine_figures: Iterable[Lines]) -> dict[str, bytes]:
+def figure_files(content: Content, engine_figures: Iterable[Lines]) -> dict[str, str | bytes]:
     """Return file name -> content: ``<name>.svg`` and ``<name>-points.csv`` of each figure.
 
     The names of a paper's figures end in the rule set, except under the first."""
@@ -26,10 +26,10 @@ def figure_files(content: Content, engine_figures: Iterable[Lines]) -> dict[str,
             suffix = "" if rules == benchmark.rules else f"-{rules}"
             paper_figures = benchmark.papers[rules].figures
             figures += [replace(figure, name=figure.name + suffix) for figure in paper_figures]
-    files = {}
+    files: dict[str, str | bytes] = {}
     for figure in (*figures, *engine_figures):
         files[f"{figure.name}.svg"] = svg_file(figure)
-        files[f"{figure.name}-points.csv"] = csv_lines(_points(figure)).encode("utf-8", "replace")
+        files[f"{figure.name}-points.csv"] = csv_lines(_points(figure))
     return files
 
 

@@ -1,6 +1,6 @@
 """Find flips, which are rows that are right in one of two runs and wrong in the other.
 
-Flips are returned as data, printed lines and CSV. Outputs are untrusted text and are cleaned here.
+Flips are records, printed lines and CSV lines. Outputs are untrusted text and are cleaned here.
 """
 
 from __future__ import annotations
@@ -8,87 +8,56 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from ace_ray.benchmarks.results import Table
 from ace_ray.errors import UserError
 from ace_ray.reports.runs import ScoredRun
-from ace_ray.reports.table import csv_lines
 from ace_ray.types import ResultRow
 from ace_ray.util.sanitizing import one_line, sanitize_text
 
-Change = Literal["lost", "gained"]
-# Maximum characters of an output.
-LONGEST = 2_000
-_LONGEST_ERROR = 500
-# Maximum flips of each direction in a terminal.
-MOST_PRINTED = 5
-WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
+# Maximum characters of an output and of an error; maximum flips of each direction in a terminal.
+LONGEST, _LONGEST_ERROR, MOST_PRINTED = 2_000, 500, 5
+WORDS = {"lost": "right to wrong", "gained": "wrong to right"}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of one run, without control characters and escape sequences.
-
-    ``error_type`` and ``error`` describe why an answer is not ``valid``.
-    """
-
-    valid: bool
-    error_type: str
-    error: str
-    output: str
-
-
-@dataclass(frozen=True, slots=True)
-class Flip:
-    """A row that is right in one run only: in ``base`` ("lost") or in ``other`` ("gained")."""
-
-    change: Change
-    language: str
-    category: str
-    id: str
-    sample: int
-    base: Answer
-    other: Answer
-
-    @property
-    def name(self) -> str:
-        """Name of the entry, with its category and, if it has one, its language."""
-        return f"{'/'.join(filter(None, (self.language, self.category)))} {self.id}"
-
-    @property
-    def error_type(self) -> str:
-        """Error type of the wrong answer."""
-        return self.other.error_type if self.change == "lost" else self.base.error_type
+COLUMNS = ("change", "category", "language", "id", "sample")
+SIDES = ("base", "other")
+# The error type and error of a right answer are "".
+ANSWER_COLUMNS = tuple(
+    f"{side}_{part}" for part in ("error_type", "error", "output") for side in SIDES
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Flips:
     """Flips of one benchmark under one rule set between two runs, ``base`` and ``other`` (labels).
 
-    A flip is a row; in dialogues, a turn. ``paired`` counts rows with a verdict in both runs."""
+    ``flips`` has the lines of the CSV file. ``change`` is "lost" if the row is right in ``base``,
+    and "gained" if it is right in ``other``. In dialogues, a row is a turn. ``paired`` counts rows
+    with a verdict in both runs."""
 
     benchmark: str
     rules: str
     base: str
     other: str
     paired: int
-    flips: Sequence[Flip]
+    flips: Sequence[Mapping[str, Any]]
 
 
 def flips_of(base_run: ScoredRun, other_run: ScoredRun, benchmark: str, rules: str) -> Flips:
     """Find the flips of ``benchmark`` under ``rules`` between two runs.
 
     Rows are matched by category, language, id and sample. Only the outputs of flipped rows are
-    read. Raises `UserError` if a run cannot be read.
-    """
+    read. Raises `UserError` when a run cannot be read."""
+    runs = (base_run, other_run)
     before, after = (
         {
             (row.category, row.language, row.id, row.sample): row
             for row in run.rows_of(benchmark)
             if row.status == "scored" and rules in row.verdicts
         }
-        for run in (base_run, other_run)
+        for run in runs
     )
     shared = before.keys() & after.keys()
     changed = sorted(
@@ -98,69 +67,43 @@ def flips_of(base_run: ScoredRun, other_run: ScoredRun, benchmark: str, rules: s
     )
     first, second = (
         _answers(run, [rows[key] for key in changed], rules)
-        for run, rows in ((base_run, before), (other_run, after))
+        for run, rows in zip(runs, (before, after), strict=True)
     )
-    flips = [
-        Flip(
-            change="lost" if before[key].verdicts[rules].valid else "gained",
-            language=one_line(key[1]),
-            category=one_line(key[0]),
-            id=one_line(key[2]),
-            sample=key[3],
-            base=first[before[key].row_id],
-            other=second[after[key].row_id],
-        )
-        for key in changed
-    ]
+    flips = []
+    for key in changed:
+        change = "lost" if before[key].verdicts[rules].valid else "gained"
+        keys = dict(zip(COLUMNS, [change, *map(one_line, key[:3]), key[3]], strict=True))
+        answers = zip(first[before[key].row_id], second[after[key].row_id], strict=True)
+        texts = [text for pair in answers for text in pair]
+        flips.append(keys | dict(zip(ANSWER_COLUMNS, texts, strict=True)))
     return Flips(benchmark, rules, base_run.label, other_run.label, len(shared), flips)
 
 
-def _answers(run: ScoredRun, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
-    """Read the answers of ``rows``, by row id."""
-    columns = ["output", *(f"{rules}_{part}" for part in ("valid", "error_type", "error"))]
+def _answers(run: ScoredRun, rows: Sequence[ResultRow], rules: str) -> dict[str, list[str]]:
+    """Read error type, error and output of ``rows``, by row id, without control characters."""
+    limits = {f"{rules}_error_type": 200, f"{rules}_error": _LONGEST_ERROR, "output": LONGEST}
     answers = {
-        stored["row_id"]: Answer(
-            valid=bool(stored[f"{rules}_valid"]),
-            error_type=one_line(stored[f"{rules}_error_type"] or ""),
-            error=sanitize_text(stored[f"{rules}_error"] or "", _LONGEST_ERROR),
-            output=sanitize_text(stored["output"] or "", LONGEST),
-        )
-        for stored in run.read_columns(rows, columns)
+        stored["row_id"]: [sanitize_text(stored[name] or "", n) for name, n in limits.items()]
+        for stored in run.read_columns(rows, list(limits))
     }
     if any(row.row_id not in answers for row in rows):
         raise UserError("the run changed while it was read", where=run.uri, fix="run compare again")
     return answers
 
 
-_KEY_COLUMNS = ("change", "category", "language", "id", "sample")
-_ANSWER_COLUMNS = ("error_type", "error", "output")
-
-
 def flip_table(flips: Flips) -> Table:
     """Return a table of rows lost and gained, by category."""
-    counts = Counter((flip.category, flip.change) for flip in flips.flips)
+    counts = Counter((flip["category"], flip["change"]) for flip in flips.flips)
     names = sorted({name for name, _ in counts})
-    lost = sum(flip.change == "lost" for flip in flips.flips)
-    return Table(
-        name=f"flips-{flips.benchmark}-{flips.rules}",
-        title=f"{flips.benchmark}, {flips.rules} rules: {flips.other} against {flips.base}, flips",
-        header=["Category", "Right to wrong", "Wrong to right"],
-        lines=[[name, counts[name, "lost"], counts[name, "gained"]] for name in names],
-        notes=[
-            f"{lost} of {flips.paired} rows judged in both runs turned from right to wrong, "
-            f"{len(flips.flips) - lost} from wrong to right; in dialogues, a row is a turn"
-        ],
+    lost = sum(flip["change"] == "lost" for flip in flips.flips)
+    title = f"{flips.benchmark}, {flips.rules} rules: {flips.other} against {flips.base}, flips"
+    header = ["Category", "Right to wrong", "Wrong to right"]
+    note = (
+        f"{lost} of {flips.paired} rows judged in both runs turned from right to wrong, "
+        f"{len(flips.flips) - lost} from wrong to right; in dialogues, a row is a turn"
     )
-
-
-def flip_csv(flips: Flips) -> str:
-    """Return a CSV line per flip. A quote precedes texts that a spreadsheet would execute."""
-    of_answers = [(side, part) for part in _ANSWER_COLUMNS for side in ("base", "other")]
-    lines = [[*_KEY_COLUMNS, *(f"{side}_{part}" for side, part in of_answers)]]
-    for flip in flips.flips:
-        keys = [getattr(flip, name) for name in _KEY_COLUMNS]
-        lines.append([*keys, *(getattr(getattr(flip, side), part) for side, part in of_answers)])
-    return csv_lines(lines)
+    lines = [[name, counts[name, "lost"], counts[name, "gained"]] for name in names]
+    return Table("flips", title, header, lines, [note])
 
 
 def flip_lines(flips: Flips) -> Iterator[str]:
@@ -171,10 +114,12 @@ def flip_lines(flips: Flips) -> Iterator[str]:
             f"and {flips.other} among {flips.paired} rows judged in both runs"
         )
     for change, words in WORDS.items():
-        change_flips = [flip for flip in flips.flips if flip.change == change]
+        change_flips = [flip for flip in flips.flips if flip["change"] == change]
         for flip in change_flips[:MOST_PRINTED]:
-            yield f"{words}: {flip.name} ({flip.error_type})"
-            for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
-                yield f"  {label}: {one_line(answer.output, 160)}"
+            path = "/".join(filter(None, (flip["language"], flip["category"])))
+            kind = flip["base_error_type"] or flip["other_error_type"]
+            yield f"{words}: {path} {flip['id']} ({kind})"
+            for side in SIDES:
+                yield f"  {getattr(flips, side)}: {one_line(flip[f'{side}_output'], 160)}"
         if len(change_flips) > MOST_PRINTED:
             yield f"{words}: {len(change_flips) - MOST_PRINTED} more"

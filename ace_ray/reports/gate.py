@@ -9,31 +9,45 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
-from xml.sax.saxutils import quoteattr
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 import numpy as np
 from pydantic import Field
 
 from ace_ray.benchmarks.comparability import difference_lines
+from ace_ray.benchmarks.registry import class_of
 from ace_ray.config.schema import Section, validate_tree, yaml_file
 from ace_ray.errors import INCOMPLETE, UserError
+from ace_ray.reports import serving
 from ace_ray.reports.compared_runs import condition_differences, join_values
 from ace_ray.reports.comparison import paired_data
 from ace_ray.reports.comparison_tables import points, signed_points
 from ace_ray.reports.hypotheses import difference_of
 from ace_ray.reports.paired import ALL, Group, PairedData, Stratum, pairs_of, unit_of
 from ace_ray.reports.runs import ScoredRun, across_line, load_runs
+from ace_ray.reports.serving import SERVING, Rows
 from ace_ray.reports.significance import Change, Share, rows_to_decide, share_of
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.types import canonical_json
 from ace_ray.util.sanitizing import sanitize_line
 from ace_ray.util.suggestions import did_you_mean
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+Estimated = Share | Change | serving.F1
 Answer = Literal["GO", "NO-GO", "INCONCLUSIVE"]
 EXIT_CODES: dict[Answer, int] = {"GO": 0, "NO-GO": 3, "INCONCLUSIVE": 4}
-CONDITIONS = "conditions"
-READING = "reading"
+CONDITIONS, READING = "conditions", "reading"
+# Keys of a metric with a limit, and their words in the name of a check.
+LIMITS = {
+    **{"at_least": "at least", "at_most": "at most"},
+    **{"drop_at_most": "drops at most", "rise_at_most": "rises at most"},
+}
+CHANGES = ("drop_at_most", "rise_at_most")
+OTHER_MODEL = "requests are served as in the reference: another model, precision or sampling"
 
 
 class Metric(Section):
@@ -43,9 +57,14 @@ class Metric(Section):
     group: str = Field(ALL, description="group of categories, or a category")
     language: str = Field("", description="one language; default: all")
     rules: str | None = Field(None, description="rule set; default: the benchmark's first")
-    metric: Literal["accuracy", "process"] = "accuracy"
+    metric: Literal[
+        "accuracy", "process", "answered", "trigger_f1", "schema_valid", "reasoning_only",
+        "cut_off", "prompt_tokens_differ", "duplicate_answers",
+    ] = "accuracy"  # fmt: skip
     at_least: float | None = Field(None, ge=0, le=1)
+    at_most: float | None = Field(None, ge=0, le=1)
     drop_at_most: float | None = Field(None, ge=0, le=1, description="against the baseline")
+    rise_at_most: float | None = Field(None, ge=0, le=1, description="against the baseline")
     confidence: float = Field(0.95, gt=0.5, lt=1)
 
 
@@ -55,10 +74,7 @@ class Policy(Section):
     metrics: list[Metric] = Field(default=[], max_length=100)
     unscored_at_most: float | None = Field(None, ge=0, le=1)
     across: list[Literal["sampling"]] = Field(default=[], description="conditions that may differ")
-    equal: list[str] = Field(
-        default=[],
-        description="keys of run.json, such as identity.sampling, or conditions or reading",
-    )
+    equal: list[str] = Field(default=[], description="keys of run.json, conditions or reading")
 
 
 @dataclass(frozen=True)
@@ -70,13 +86,22 @@ class Check:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Decision:
-    """The result of a policy. ``incomplete``: what an incomplete run lacks, or ""."""
+    """The result of a policy. ``incomplete``: missing parts of an incomplete run, or ""."""
 
     answer: Answer
     checks: Sequence[Check]
     incomplete: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Decision {self.answer}: {len(self.checks)} checks>"
+
+    def dataframe(self) -> pd.DataFrame:
+        """Return the checks as a pandas data frame. pandas must be installed."""
+        import pandas as pd
+
+        return pd.DataFrame(map(asdict, self.checks))
 
     @property
     def exit_code(self) -> int:
@@ -87,48 +112,56 @@ class Decision:
 
     def as_junit(self) -> str:
         """Return JUnit XML with a test case per check; INCONCLUSIVE is an error."""
-        kinds = {"NO-GO": "failure", "INCONCLUSIVE": "error"}
-        cases = []
-        for check in self.checks:
-            kind = kinds.get(check.answer)
-            # Other people's runs may contain control characters, which XML does not allow.
-            name, reason = (quoteattr(sanitize_line(text)) for text in (check.name, check.reason))
-            inner = f"<{kind} message={reason}/>" if kind else ""
-            cases.append(f'  <testcase classname="gate" name={name}>{inner}</testcase>')
+        kinds: dict[Answer, str] = {"NO-GO": "failure", "INCONCLUSIVE": "error"}
         answers = [check.answer for check in self.checks]
-        head = (
-            f'<testsuite name="ace-ray gate" tests="{len(answers)}" '
-            f'failures="{answers.count("NO-GO")}" errors="{answers.count("INCONCLUSIVE")}">'
-        )
-        return "\n".join(
-            ['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""]
-        )
+        counts = {f"{kind}s": str(answers.count(answer)) for answer, kind in kinds.items()}
+        counts |= {"name": "ace-ray gate", "tests": str(len(answers))}
+        suite = Element("testsuite", counts)
+        for check in self.checks:
+            # Other people's runs may contain control characters, which XML does not allow.
+            name, reason = sanitize_line(check.name), sanitize_line(check.reason)
+            case = SubElement(suite, "testcase", classname="gate", name=name)
+            if check.answer in kinds:
+                SubElement(case, kinds[check.answer], message=reason)
+        return tostring(suite, encoding="unicode", xml_declaration=True)
 
 
 def gate(
-    policy: str, uri: str, against: str | None = None, opens: Callable[[str], Store] = open_store
+    source: str | Mapping[str, Any],
+    uri: str,
+    against: str | None = None,
+    opens: Callable[[str], Store] = open_store,
 ) -> Decision:
-    """Apply the policy in the file ``policy`` to the run at ``uri``, with the baseline ``against``.
+    """Apply a policy, a file or a mapping, to the run at ``uri``, with the baseline ``against``.
 
-    Raises `UserError`: a wrong policy, an unknown metric or setting, or runs without shared rows.
-    """
-    tree = yaml_file(policy)
-    if tree is not None and not isinstance(tree, dict):
-        raise UserError("is not a mapping", where=policy, fix="write keys such as metrics:")
-    parsed_policy = validate_tree(Policy, tree or {}, where=policy)
+    Raises `UserError` for a wrong policy, an unknown metric or setting, and for runs without shared
+    rows."""
+    file = source if isinstance(source, str) else "policy"
+    tree = yaml_file(source) if isinstance(source, str) else source
+    if tree is not None and not isinstance(tree, Mapping):
+        raise UserError("is not a mapping", where=file, fix="write keys such as metrics:")
+    policy = validate_tree(Policy, tree or {}, where=file)
     runs = load_runs([uri] if against is None else [against, uri], opens)
     for run in runs:
-        run.across = parsed_policy.across
+        run.across = policy.across
     if incomplete := [f"{run.label}: {run.missing_parts}" for run in runs if not run.is_finished]:
         lacking = Check("complete runs", "INCONCLUSIVE", incomplete[0])
         return Decision("INCONCLUSIVE", [lacking], incomplete[0])
-    checks = [
-        *_check_scored(parsed_policy, runs[-1]),
-        *_check_equal(parsed_policy, runs, policy),
-        *(check for metric in parsed_policy.metrics for check in _limits(metric, runs, policy)),
-    ]
+
+    @cache
+    def served(benchmark: str) -> list[Rows]:
+        task = class_of(benchmark, *(run.manifest for run in runs)).task
+        return [serving.served_rows(run, run.rows_of(benchmark), task) for run in runs]
+
+    limits = [(m.metric, c) for m in policy.metrics for c in _limits(m, runs, file, served)]
+    is_served = [check.answer != "NO-GO" for metric, check in limits if metric in SERVING]
+    checks = [*_check_scored(policy, runs[-1]), *_check_equal(policy, runs, file)]
+    for metric, check in limits:
+        if check.answer == "NO-GO" and metric not in SERVING and is_served and all(is_served):
+            check = replace(check, reason=f"{check.reason}; {OTHER_MODEL}")
+        checks.append(check)
     if not checks:
-        raise UserError("sets no limit", where=policy, fix="add metrics, unscored_at_most or equal")
+        raise UserError("sets no limit", where=file, fix="add metrics, unscored_at_most or equal")
     if line := across_line(runs):
         checks.insert(0, Check("across sampling", "GO", line))
     answers = {check.answer for check in checks}
@@ -150,9 +183,8 @@ def _check_equal(policy: Policy, runs: Sequence[ScoredRun], file: str) -> Iterat
         raise UserError("'equal' compares two runs", where=file, fix="name one with --against")
     for path in policy.equal:
         if path == CONDITIONS:
-            differences = [
-                d for name in runs[1].benchmarks for d in condition_differences(runs, name)
-            ]
+            names = runs[1].benchmarks
+            differences = [d for name in names for d in condition_differences(runs, name)]
         elif path == READING:
             differences = _reading_differences(runs)
         else:
@@ -186,72 +218,84 @@ def _setting(tree: Mapping[str, Any], path: str, file: str) -> Any:
     return node
 
 
-def _limits(metric: Metric, runs: Sequence[ScoredRun], file: str) -> Iterator[Check]:
-    if metric.at_least is None and metric.drop_at_most is None:
-        problem = "a metric needs at_least or drop_at_most"
-        raise UserError(problem, where=f"{file}: metrics", fix="add one")
-    if metric.drop_at_most is not None and len(runs) < 2:
-        problem = "'drop_at_most' compares two runs"
+def _limits(
+    metric: Metric, runs: Sequence[ScoredRun], file: str, served: Callable[[str], list[Rows]]
+) -> Iterator[Check]:
+    location, limits = f"{file}: metrics", metric.model_dump(include={*LIMITS}, exclude_none=True)
+    if not limits:
+        raise UserError("a metric needs at_least or drop_at_most", where=location, fix="add one")
+    changes, is_served = [kind for kind in limits if kind in CHANGES], metric.metric in SERVING
+    compares = [*changes, metric.metric] if metric.metric in serving.OF_PAIRS else changes
+    if changes and compares != changes:
+        problem = f"{metric.metric!r} compares two runs and takes no {changes[0]!r}"
+        raise UserError(problem, where=location, fix="write at_least or at_most")
+    if compares and len(runs) < 2:
+        problem = f"{compares[0]!r} compares two runs"
         raise UserError(problem, where=file, fix="name one with --against")
     data, group, rules = _select_data(metric, runs, file)
-    parts = (data.benchmark, group.name, group.language, rules, metric.metric)
+    for line in condition_differences(runs, data.benchmark) if compares else ():
+        if line.startswith("not comparable: sampling."):
+            raise UserError(line, where=file, fix="add across: [sampling] to the policy")
+    parts = (data.benchmark, group.name, group.language, "" if is_served else rules, metric.metric)
     name = " ".join(filter(None, parts))
-    within, last = data.cells.mask_of(group.strata), len(runs) - 1
-    unjudged = _has_no_verdict(runs, data.benchmark, group, rules)
-    for is_drop, limit in ((False, metric.at_least), (True, metric.drop_at_most)):
-        if limit is None:
-            continue
-        for line in condition_differences(runs, data.benchmark) if is_drop else ():
-            if line.startswith("not comparable: sampling."):
-                raise UserError(line, where=file, fix="add across: [sampling] to the policy")
-        title = f"{name} at least {points(limit)} %"
-        if is_drop:
-            title = f"{name} drops at most {points(limit)} points"
+    rows = [
+        {key: row for key, row in run_rows.items() if key[:2] in group.strata}
+        for run_rows in (served(data.benchmark) if is_served else ())
+    ]
+    unjudged = not is_served and _has_no_verdict(runs, data.benchmark, group, rules)
+    for kind, limit in limits.items():
+        is_change, note = kind in CHANGES, ""
+        title = f"{name} {LIMITS[kind]} {points(limit)} {'points' if is_change else '%'}"
         if unjudged:
             yield Check(title, "NO-GO", "no row of the run has a verdict")
             continue
-        pairs = pairs_of(data.cells, metric.metric, rules, 0 if is_drop else last, last)
-        units = within & (pairs.samples > 0)
-        if not units.any() and is_drop:
-            raise UserError("the runs share no judged rows", where=name, fix="compare other runs")
-        if not units.any():
-            raise UserError("the run has no row with this metric", where=name, fix="name another")
-        if not is_drop:
-            pairs = replace(pairs, base_means=np.zeros_like(pairs.base_means))
-        difference = difference_of(data.cells, pairs, within)
-        answers = int(difference.samples.sum())
-        estimate: Share | Change | None = difference.change
-        unit, form, bound = " points", signed_points, -limit
-        if not is_drop:
-            estimate = share_of(difference.moves, difference.sizes, answers)
-            unit, form, bound = "", points, limit
-        alpha = 1 - metric.confidence
-        check = limit_check(title, estimate, bound, alpha, difference.n, unit, form)
-        if left_out := int((within & ~units).sum()):
-            lacking = "verdict" if metric.metric == "accuracy" else "process accuracy"
-            lacking += " in both runs" if is_drop else ""
-            reason = f"{check.reason}; {left_out} of {int(within.sum())} have no {lacking}"
-            check = replace(check, reason=reason)
-        yield check
+        if is_served:
+            value, n = (serving.change if is_change else serving.estimate)(metric.metric, rows)
+        else:
+            base = 0 if is_change else len(runs) - 1
+            value, n, note = _score(data, group, (metric.metric, rules), base, len(runs) - 1, name)
+        check = limit_check(title, value, limit, 1 - metric.confidence, n, kind)
+        if is_served and check.answer == "NO-GO":
+            note = f"; {serving.sign_of(metric.metric, rows)}"
+        yield replace(check, reason=check.reason + note)
+
+
+def _score(
+    data: PairedData, group: Group, key: tuple[Any, str], base: int, last: int, name: str
+) -> tuple[Share | Change | None, int, str]:
+    """Return the change of a score from the run ``base`` to the run ``last``, or the score if both
+    are the same run; the number of entries; and a note on entries without a verdict. ``key``:
+    metric and rule set."""
+    within, pairs = data.cells.mask_of(group.strata), pairs_of(data.cells, *key, base, last)
+    units = within & (pairs.samples > 0)
+    if not units.any():
+        problem = "the run has no row with this metric"
+        problem = problem if base == last else "the runs share no judged rows"
+        raise UserError(problem, where=name, fix="compare other runs, or name another metric")
+    if base == last:
+        pairs = replace(pairs, base_means=np.zeros_like(pairs.base_means))
+    difference = difference_of(data.cells, pairs, within)
+    note = ""
+    if left_out := int((within & ~units).sum()):
+        lacking = "verdict" if key[0] == "accuracy" else "process accuracy"
+        note = f"; {left_out} of {int(within.sum())} have no {lacking}"
+        note += "" if base == last else " in both runs"
+    share = share_of(difference.moves, difference.sizes, int(difference.samples.sum()))
+    return share if base == last else difference.change, difference.n, note
 
 
 def _has_no_verdict(runs: Sequence[ScoredRun], benchmark: str, group: Group, rules: str) -> bool:
     """Return whether the last run has rows of the group's shared entries, but no verdict there."""
-    shared = {unit_of(row) for row in runs[0].rows_of(benchmark)}
-    rows = [
-        row
-        for row in runs[-1].rows_of(benchmark)
-        if unit_of(row) in shared and row.category_key in group.strata
-    ]
-    return bool(rows) and not any(
-        row.status == "scored" and row.verdicts.get(rules) is not None for row in rows
-    )
+    shared = {unit_of(r) for r in runs[0].rows_of(benchmark) if r.category_key in group.strata}
+    rows = [row for row in runs[-1].rows_of(benchmark) if unit_of(row) in shared]
+    return bool(rows) and not any(r.status == "scored" and rules in r.verdicts for r in rows)
 
 
 def _select_data(
     metric: Metric, runs: Sequence[ScoredRun], file: str
 ) -> tuple[PairedData, Group, str]:
-    """Return the data, group and rule set that ``metric`` names. Raises `UserError`."""
+    """Return the data, group and rule set that ``metric`` names. Raises `UserError` when the runs
+    lack one of them."""
     shared = [name for name in runs[-1].benchmarks if all(name in run.benchmarks for run in runs)]
     benchmark = metric.benchmark or (shared[0] if len(shared) == 1 else "")
     if benchmark not in shared:
@@ -285,23 +329,24 @@ def _select_data(
 
 
 def limit_check(
-    name: str,
-    estimate: Share | Change | None,
-    limit: float,
-    alpha: float,
-    n: int,
-    unit: str,
-    form: Callable[[float], str],
+    name: str, estimate: Estimated | None, limit: float, alpha: float, n: int, kind: str
 ) -> Check:
-    """Check whether ``estimate``, from ``n`` units, is at least ``limit``. The probability of a
-    wrong GO or NO-GO is at most ``alpha``."""
+    """Check whether ``estimate``, from ``n`` rows or entries, meets the ``limit`` of a kind in
+    `LIMITS`. The probability of a wrong GO or NO-GO is at most ``alpha``. The limits "at_least: 1"
+    and "at_most: 0" allow no exception among these rows, and need no interval."""
     if estimate is None:
-        return Check(name, "INCONCLUSIVE", f"{n} units of one task give no interval")
+        reason = f"{n} entries of one task give no interval" if n else "no row has this metric"
+        return Check(name, "INCONCLUSIVE", reason)
+    form, unit = (signed_points, " points") if kind in CHANGES else (points, "")
     low, high = estimate.interval(2 * alpha)
     reason = f"{form(estimate.value)}{unit} [{form(low)}, {form(high)}], n={n}"
-    if low >= limit:
+    if (kind, limit) in (("at_least", 1), ("at_most", 0)):
+        return Check(name, "GO" if estimate.value == limit else "NO-GO", reason)
+    limit = -limit if kind == "drop_at_most" else limit
+    is_cap = kind in ("at_most", "rise_at_most")
+    if high <= limit if is_cap else low >= limit:
         return Check(name, "GO", reason)
-    if high < limit:
+    if low > limit if is_cap else high < limit:
         return Check(name, "NO-GO", reason)
     more = rows_to_decide(estimate, limit, alpha, n)
     needed = f"about {more:,} more rows would decide" if more else "more rows may not decide"

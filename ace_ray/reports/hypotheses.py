@@ -1,4 +1,4 @@
-"""Test for each group whether one run is better or worse than another.
+"""Test for each group of entries whether one run is better or worse than another.
 
 `ace_ray.reports.paired` explains units, cells and groups. All tests under one rule set are a
 family: their p-values are corrected for the number of tests. Rows that were generated twice give
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
+from ace_ray.reports import significance
 from ace_ray.reports.paired import (
     METRICS,
     Cells,
@@ -23,28 +25,18 @@ from ace_ray.reports.paired import (
     pairs_of,
     unit_of,
 )
-from ace_ray.reports.significance import (
-    ALPHA,
-    Change,
-    Share,
-    change_of,
-    detectable_effect,
-    difference_test,
-    holm,
-    share_of,
-)
+from ace_ray.reports.significance import ALPHA, Change, Share
 from ace_ray.types import ResultRow
 from ace_ray.util.stats import Z95, Interval
 
-# Weight, in cells, of the noise of all groups when the noise of one group is estimated.
-WEIGHT = 30
+WEIGHT = 30  # of the noise of all groups, in cells, when the noise of one group is estimated
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Difference ``other_mean`` - ``base_mean`` of shares in 0..1 over ``n`` units of equal weight.
 
-    ``gained``: number of units on which the other run is better; ``lost``: on which it is worse.
+    ``gained``, ``lost``: number of units on which the run ``other`` is better, or worse.
     ``left_out``: number of rows that lack a verdict in one of the runs. ``change``: the difference
     with its uncertainty, None if this cannot be computed. ``p``: uncorrected p-value of ``test``.
     ``sizes``: number of units of each cluster. ``moves``: sum of the units' differences in each
@@ -72,7 +64,7 @@ class Difference:
 
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
     """Compute the difference between both runs over the paired units that the mask ``within``
-    selects. The mask must select at least one unit."""
+    selects, at least one."""
     units = within & (pairs.samples > 0)
     base_means, other_means = pairs.base_means[units], pairs.other_means[units]
     by_unit = other_means - base_means
@@ -80,14 +72,14 @@ def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
     by_unit[np.abs(by_unit) < 1e-12] = 0.0
     _, cluster_of = np.unique(cells.cluster_of[units], return_inverse=True)
     moves, sizes = np.bincount(cluster_of, by_unit), np.bincount(cluster_of)
-    p, test = difference_test(moves)
+    p, test = significance.difference_test(moves)
     return Difference(
         n=len(by_unit),
         left_out=int(pairs.left_out[within].sum()),
         base_mean=float(base_means.mean()),
         other_mean=float(other_means.mean()),
         value=float(by_unit.mean()),
-        change=change_of(moves, sizes, int(pairs.samples[units].sum())),
+        change=significance.change_of(moves, sizes, int(pairs.samples[units].sum())),
         gained=int(np.sum(by_unit > 0)),
         lost=int(np.sum(by_unit < 0)),
         test=test,
@@ -99,9 +91,9 @@ def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
 
 
 def kept_share(cells: Cells, before: np.ndarray, after: np.ndarray) -> Share | None:
-    """Return the share of the answers that are right ``before`` that are right ``after`` too; None
-    if none is. Both have the scores of a run, (cells,), or NaN. Each unit counts the shares of its
-    paired samples."""
+    """Return the share of the answers right ``before`` that are right ``after``, too; None if no
+    answer is right before. Arrays have the scores of a run, (cells,), or NaN. Each unit counts the
+    shares of its paired samples."""
     paired = ~np.isnan(before) & ~np.isnan(after)
     right = paired & (before == 1)
     if not right.any():
@@ -114,7 +106,7 @@ def kept_share(cells: Cells, before: np.ndarray, after: np.ndarray) -> Share | N
         np.bincount(cells.cluster_of, counts / np.maximum(samples, 1))
         for counts in (before_counts, after_counts)
     )
-    return share_of(totals, sizes, int(right.sum()))
+    return significance.share_of(totals, sizes, int(right.sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +121,15 @@ class Noise:
 
     def floor(self, samples: np.ndarray) -> float:
         """Compute the noise floor: 95 % of the differences between identical runs are smaller.
-
-        ``samples``: number of samples over which the value of each unit is averaged.
-        """
+        ``samples``: number of samples over which the value of each unit is averaged."""
         return Z95 * sqrt(self.variance * float(np.mean(1 / samples)) / len(samples))
 
 
 def repeats_of(
     rows: Sequence[ResultRow], again: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Cells | None:
-    """Return the cells of rows that were generated twice; None if ``again`` is empty. ``rows``: the
-    rows of a run; ``again``: the second generations of some of them."""
+    """Return the cells of rows that were generated twice; None if ``again`` is empty. ``again``:
+    the second generations of some ``rows`` of a run."""
     keys = {(unit_of(row), row.id, row.sample) for row in again}
     if not keys:
         return None
@@ -150,8 +140,8 @@ def repeats_of(
 def noise_of(
     repeats: Sequence[Cells], metric: Metric, rules: str, group: Group | None = None
 ) -> Noise | None:
-    """Estimate the noise of ``group``, or without it of all groups together. ``repeats`` has an
-    item per run. Return None if they have no value."""
+    """Estimate the noise of ``group``, or of all groups together if it is None. ``repeats`` has an
+    item per run. Return None if no row has two values."""
     moves, within = np.zeros(0), np.zeros(0, dtype=bool)
     for cells in repeats:
         first, second = cells.values[metric, rules]
@@ -187,9 +177,9 @@ class Hypothesis:
 class TestResult:
     """The test of a hypothesis; one line of a comparison.
 
-    ``holm``: adjusted p-value. ``family``: number of tests for which it is adjusted.
-    ``detectable``: smallest true difference that a test on these units can show; None if the test
-    cannot show one. ``noise``: None if no rows were generated twice."""
+    ``holm``: p-value adjusted for the ``family``, the number of tests. ``detectable``: smallest
+    true difference that a test on these units can show, or None if even 1 is too small. ``noise``:
+    None if no rows were generated twice."""
 
     hypothesis: Hypothesis
     difference: Difference
@@ -213,29 +203,58 @@ class TestResult:
         """Whether the difference is smaller than the noise floor."""
         return self.noise_floor is not None and abs(self.difference.value) < self.noise_floor
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """The columns of the line in ``comparison.csv`` (docs/statistics.md)."""
+        hypothesis, difference, noise = self.hypothesis, self.difference, self.noise
+        low, high = difference.interval or (None, None)
+        return {
+            **{name: getattr(hypothesis, name) for name in ("benchmark", "rules", "base", "other")},
+            **{"group": hypothesis.group.name, "language": hypothesis.group.language},
+            **{"metric": hypothesis.metric, "n": difference.n, "clusters": len(difference.sizes)},
+            "left_out_rows": difference.left_out,
+            **{"base_value": difference.base_mean, "other_value": difference.other_mean},
+            **{"difference": difference.value, "low": low, "high": high},
+            **{name: getattr(difference, name) for name in ("gained", "lost", "test", "p")},
+            **{"holm_p": self.holm, "family": self.family, "shown": self.is_significant},
+            **{"detectable": self.detectable, "noise_floor": self.noise_floor},
+            "under_noise": self.under_noise,
+            **{"repeated": noise.n if noise else 0, "repeated_flips": noise.flips if noise else 0},
+        }
 
-def results_of(
+
+Measured = tuple[PairedData, Hypothesis, Difference]
+
+
+def measure(
     data: Sequence[PairedData], pairs: Sequence[tuple[str, str]], rule_sets: Sequence[str]
-) -> list[TestResult]:
-    """Test all hypotheses, in print order: by rule set, pair, benchmark, metric and group.
+) -> list[Measured]:
+    """Compute all differences, in print order: by rule set, pair, benchmark, metric and group.
 
-    ``pairs``: labels (base, other). A benchmark is tested for each pair whose runs both have it.
+    ``pairs``: labels (base, other). A benchmark is compared for each pair whose runs both have it.
     """
+    return [
+        (paired, hypothesis, difference)
+        for rules in rule_sets
+        for base, other in pairs
+        for paired in data
+        if paired.has_runs(base, other) and rules in paired.rule_sets
+        for hypothesis, difference in _differences(paired, base, other, rules)
+    ]
+
+
+def results_of(measured: Sequence[Measured]) -> list[TestResult]:
+    """Test the differences, in the same order. The differences of a rule set are a family."""
     results: list[TestResult] = []
-    for rules in rule_sets:
-        measured = [
-            (paired, hypothesis, difference)
-            for base, other in pairs
-            for paired in data
-            if paired.has_runs(base, other) and rules in paired.rule_sets
-            for hypothesis, difference in _differences(paired, base, other, rules)
-        ]
-        adjusted, family = holm([difference.p for _, _, difference in measured]), len(measured)
-        for (paired, hypothesis, difference), p in zip(measured, adjusted, strict=True):
+    for rules in dict.fromkeys(hypothesis.rules for _, hypothesis, _ in measured):
+        tests = [m for m in measured if m[1].rules == rules]
+        adjusted = significance.holm([difference.p for _, _, difference in tests])
+        for (paired, hypothesis, difference), p in zip(tests, adjusted, strict=True):
             repeats = paired.repeats_between(hypothesis.base, hypothesis.other)
             noise = noise_of(repeats, hypothesis.metric, rules, hypothesis.group)
-            limit = detectable_effect(difference.moves, difference.sizes, family)
-            results.append(TestResult(hypothesis, difference, p, family, limit, noise))
+            sums, count = (difference.moves, difference.sizes), len(tests)
+            limit = significance.detectable_effect(*sums, count)
+            results.append(TestResult(hypothesis, difference, p, count, limit, noise))
     return results
 
 
@@ -248,8 +267,6 @@ def _differences(
         for group in data.groups:
             # A group is reported only if all its categories have pairs.
             if group.strata <= paired_strata:
+                hypothesis = Hypothesis(data.benchmark, rules, base, other, group, metric)
                 within = data.cells.mask_of(group.strata)
-                yield (
-                    Hypothesis(data.benchmark, rules, base, other, group, metric),
-                    difference_of(data.cells, pairs, within),
-                )
+                yield hypothesis, difference_of(data.cells, pairs, within)

@@ -6,43 +6,40 @@ The result has a record per benchmark, rule set, group of entries and candidate,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ace_ray.benchmarks.registry import class_of
-from ace_ray.reports.hypotheses import difference_of, kept_share
+from ace_ray.reports.hypotheses import Difference, Hypothesis, Measured, kept_share
 from ace_ray.reports.lost_answers import FATES, fate_of, stored_calls
-from ace_ray.reports.paired import Group, PairedData, Unit, pairs_of, unit_of
+from ace_ray.reports.paired import Group, PairedData, Unit, unit_of
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.reports.significance import ALPHA, Change, rows_to_decide
 from ace_ray.types import ResultRow
 from ace_ray.util.stats import Interval
 
-# Default margin, in points.
-MARGIN = 1.0
+MARGIN = 1.0  # default, in points
 Record = dict[str, Any]
 
 
 def kept_of(
-    runs: Mapping[str, ScoredRun],
-    data: Sequence[PairedData],
-    pairs: Sequence[tuple[str, str]],
-    rule_sets: Sequence[str],
-    margin: float,
+    runs: Mapping[str, ScoredRun], measured: Iterable[Measured], margin: float
 ) -> list[Record]:
-    """Return the records of ``pairs`` (reference, candidate). ``margin``: in points."""
-    records: list[Record] = []
-    for paired in data:
-        shared_pairs = [pair for pair in pairs if paired.has_runs(*pair)]
-        candidates = [_Pair(paired, runs[base], runs[label]) for base, label in shared_pairs]
-        for rules in filter(paired.rule_sets.__contains__, rule_sets):
-            for group in paired.groups:
-                lines = [line for c in candidates if (line := c.record_of(group, rules))]
-                records += _with_answers(lines, margin)
-    return records
+    """Return a record per accuracy in ``measured``, whose runs are (reference, candidate).
+    ``runs``: by label. ``margin``: in points."""
+    candidates: dict[tuple[str, str], _Candidate] = {}
+    groups: dict[tuple[str, str, Group], list[tuple[Record, Change | None]]] = {}
+    for data, tested, difference in measured:
+        if tested.metric == "accuracy":
+            name = (tested.benchmark, tested.other)
+            if name not in candidates:
+                candidates[name] = _Candidate(data, runs[tested.base], runs[tested.other])
+            line = candidates[name].record_of(tested, difference), difference.change
+            groups.setdefault((tested.rules, tested.benchmark, tested.group), []).append(line)
+    return [record for lines in groups.values() for record in _with_answers(lines, margin)]
 
 
 def _with_answers(lines: Sequence[tuple[Record, Change | None]], margin: float) -> Iterator[Record]:
@@ -63,8 +60,8 @@ def _with_answers(lines: Sequence[tuple[Record, Change | None]], margin: float) 
 def _significant_indices(
     changes: Sequence[Change | None], is_beyond: Callable[[Interval], bool]
 ) -> frozenset[int]:
-    """Return the indices of the changes whose interval `is_beyond`, by the method of Holm: with
-    each index, the level of the others grows."""
+    """Return the indices of the changes whose interval `is_beyond`, by the method of Holm: each
+    index relaxes the level of the others."""
     indices: frozenset[int] = frozenset()
     while True:
         level = 2 * ALPHA / max(1, len(changes) - len(indices))
@@ -74,36 +71,32 @@ def _significant_indices(
         indices |= beyond
 
 
-class _Pair:
+class _Candidate:
     """The rows of a benchmark that a reference and a candidate both have."""
 
     def __init__(self, data: PairedData, reference: ScoredRun, candidate: ScoredRun) -> None:
         self._data, self._cells, self._runs = data, data.cells, (reference, candidate)
-        self._numbers = data.index_pair(reference.label, candidate.label)
+        self._indices = data.index_pair(reference.label, candidate.label)
         rows = {(unit_of(r), r.sample, r.id): r for r in reference.rows_of(data.benchmark)}
         self._rows: dict[tuple[Unit, int], list[tuple[ResultRow, ResultRow]]] = {}
         for row in candidate.rows_of(data.benchmark):
             if before := rows.get((unit_of(row), row.sample, row.id)):
                 self._rows.setdefault((unit_of(row), row.sample), []).append((before, row))
 
-    def record_of(self, group: Group, rules: str) -> tuple[Record, Change | None] | None:
-        """Return the record of ``group``; None if a category of it has no pair."""
-        cells, pairs = self._cells, pairs_of(self._cells, "accuracy", rules, *self._numbers)
-        if not group.strata <= cells.strata_of(pairs.samples > 0):
-            return None
-        within = cells.mask_of(group.strata)
-        difference = difference_of(cells, pairs, within)
+    def record_of(self, tested: Hypothesis, difference: Difference) -> Record:
+        """Return the record of a group of entries under a rule set."""
+        cells, group, rules = self._cells, tested.group, tested.rules
         low, high = difference.interval or (None, None)
         before, after = self._values(rules)
-        before = np.where(within[cells.unit_of], before, np.nan)
+        before = np.where(cells.mask_of(group.strata)[cells.unit_of], before, np.nan)
         share = kept_share(cells, before, after)
         kept_low, kept_high = share.interval() if share else (None, None)
         lost = np.flatnonzero((before == 1) & (after < 1)).tolist()
         fates = Counter(self._fates[rules, cell] for cell in lost)
         still_right = int(((before == 1) & (after == 1)).sum())
-        record = {
-            **{"benchmark": self._data.benchmark, "rules": rules},
-            **{"reference": self._runs[0].label, "candidate": self._runs[1].label},
+        return {
+            **{"benchmark": tested.benchmark, "rules": rules},
+            **{"reference": tested.base, "candidate": tested.other},
             **{"group": group.name, "language": group.language, "categories": len(group.strata)},
             **{"n": difference.n, "clusters": len(difference.sizes)},
             **{"difference": difference.value, "low": low, "high": high},
@@ -111,28 +104,26 @@ class _Pair:
             **{"kept": share and share.value, "kept_low": kept_low, "kept_high": kept_high},
             "newly_right": int(((before < 1) & (after == 1)).sum()),
             "unscored": int(((before == 1) & np.isnan(after)).sum()),
-            "lost": len(lost),
-            **{fate: fates[fate] for fate in FATES},
+            **{"lost": len(lost), **{fate: fates[fate] for fate in FATES}},
             "tokens_ratio": self._ratio(group, "completion_tokens"),
             "seconds_ratio": self._ratio(group, "duration_s"),
             "cost_ratio": self._cost_ratio(group),
         }
-        return record, difference.change
 
     def _values(self, rules: str) -> np.ndarray:
         """Return the scores of both runs, (2, cells)."""
-        return self._cells.values["accuracy", rules][list(self._numbers)]
+        return self._cells.values["accuracy", rules][list(self._indices)]
 
     @cached_property
     def _fates(self) -> dict[tuple[str, int], str]:
-        """What became of each lost answer, by rule set and cell. Reads the rows of both runs."""
+        """The reason of each lost answer, by rule set and cell. Reads the rows of both runs."""
         cells = self._cells
         lost: dict[tuple[str, int], tuple[ResultRow, ResultRow]] = {}
         for rules in self._data.rule_sets:
             before, after = self._values(rules)
             for cell in np.flatnonzero((before == 1) & (after < 1)).tolist():
                 rows = self._rows[cells.units[cells.unit_of[cell]], int(cells.samples[cell])]
-                # Of a dialogue, the first turn that is wrong. Ids of turns end with their number.
+                # The first wrong turn of a dialogue counts. Ids of turns end with their number.
                 wrong = [pair for pair in rows if pair[1].verdicts[rules].score < 1]
                 lost[rules, cell] = min(wrong, key=lambda pair: (len(pair[1].id), pair[1].id))
         benchmark = class_of(self._data.benchmark, *(run.manifest for run in self._runs))

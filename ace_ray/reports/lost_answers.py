@@ -19,7 +19,7 @@ from ace_ray.storage.rows import messages_of, state_of
 from ace_ray.types import ResultRow
 from ace_ray.util.safe_loading import InvalidContent, json_of_row
 
-# What became of a lost answer: column of ``kept.csv`` -> words.
+# Reasons of lost answers: column of ``kept.csv`` -> words.
 FATES = dict(
     malformed_call="malformed call", other_call="other call", other_arguments="other arguments",
     no_call="no call", undue_call="call where none was due", cut_off="cut off",
@@ -27,19 +27,13 @@ FATES = dict(
 )  # fmt: skip
 # Names of metrics (``ended_<how>``) and parts of error types that tell the fate of an answer.
 _ENDINGS = {
-    "engine_refusal": re.compile(r"ended_(context|inference)|inference_error"),
-    "cut_off": re.compile(
-        r"(ended_)?(deadline|steps|max_steps|max_messages|preparation)|force_terminated"
-    ),
+    "engine_refusal": r"ended_(context|inference)|inference_error",
+    "cut_off": r"(ended_)?(deadline|steps|max_steps|max_messages|preparation)|force_terminated",
 }
 _ERRORS = {
-    "other_call": re.compile(
-        r"(wrong_)?func(tion)?_name|function_mismatch|wrong_count|wrong functions number"
-    ),
-    "other_arguments": re.compile(
-        r"missing_(required|optional)|unexpected_param|wrong_param|param_(value|type|num)|"
-        r"(lack|addition)_args|(type|value)_error|(list_)?dict_checker"
-    ),
+    "other_call": r"(wrong_)?func(tion)?_name|function_mismatch|wrong_count|wrong functions number",
+    "other_arguments": r"missing_(required|optional)|unexpected_param|wrong_param|"
+    r"param_(value|type|num)|(lack|addition)_args|(type|value)_error|(list_)?dict_checker",
 }
 
 
@@ -70,7 +64,8 @@ class StoredCalls:
 def stored_calls(
     run: ScoredRun, rows: Mapping[str, ResultRow], benchmark: type[Benchmark]
 ) -> dict[str, StoredCalls]:
-    """Read the calls of ``rows``, rows of ``benchmark`` by row id. Raises `UserError`."""
+    """Read the calls of ``rows``, rows of ``benchmark`` by row id. Raises `UserError` when a row
+    is damaged or has disappeared."""
     by_id = {}
     for row in run.read_columns([*rows.values()], ("messages", "output", "state", "tools")):
         stored, is_native = StoredCalls(), row["tools"] is not None
@@ -98,7 +93,7 @@ def fate_of(row: ResultRow, rules: str, before: StoredCalls, after: StoredCalls)
     verdict = row.verdicts[rules]
     kinds = [*verdict.error_type.split(":"), *verdict.metrics]
     for fate, pattern in _ENDINGS.items():
-        if any(map(pattern.fullmatch, kinds)):
+        if any(re.fullmatch(pattern, kind) for kind in kinds):
             return fate
     if row.finish_reason == "length" or row.reasoning_truncated:
         return "cut_off"
@@ -109,7 +104,7 @@ def fate_of(row: ResultRow, rules: str, before: StoredCalls, after: StoredCalls)
     if not (before.calls or before.unreadable):
         return "undue_call"
     for fate, pattern in _ERRORS.items():
-        if any(map(pattern.fullmatch, kinds)):
+        if any(re.fullmatch(pattern, kind) for kind in kinds):
             return fate
     if sorted(name for name, _ in before.calls) != sorted(name for name, _ in after.calls):
         return "other_call"

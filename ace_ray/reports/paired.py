@@ -2,12 +2,10 @@
 
 A *unit* is an entry, or a dialogue whose entries are judged together (`ace_ray.types.Entry.group`).
 A *cell* is one sample of a unit. A *cluster* contains the units of one task, in most cases one
-unit. Clusters are statistically independent; the units of a cluster are not.
+unit. Clusters are statistically independent; the units of a cluster are not. A *stratum* is a
+category in one language. A *group* contains one, several or all categories, in one language or all.
 
-Rows are paired by benchmark, language, category, id and sample, since row ids differ between
-models. Runs are compared on *groups*: a group contains one, several or all categories, in one
-language or in all languages.
-"""
+Rows are paired by benchmark, language, category, id and sample: row ids differ between models."""
 
 from __future__ import annotations
 
@@ -21,16 +19,12 @@ import numpy as np
 
 from ace_ray.types import ResultRow, task_key
 
-# (language, category, group)
-Unit = tuple[str, str, str]
-# (language, category)
+Unit = tuple[str, str, str]  # (language, category, group)
 Stratum = tuple[str, str]
 Metric = Literal["accuracy", "process"]
 METRICS: tuple[Metric, ...] = ("accuracy", "process")
-# Name of the metric that contains the process accuracy of a row (docs/results.md).
-_PROCESS = "process_accuracy"
-# Name of the group of all categories.
-ALL = "All"
+_PROCESS = "process_accuracy"  # metric of a row (docs/results.md)
+ALL = "All"  # name of the group of all categories
 
 
 @dataclass(frozen=True)
@@ -39,24 +33,18 @@ class Cells:
 
     ``accuracy`` is the score of the row; for a dialogue, 1 if all turns are valid, else 0.
     ``process`` is the process accuracy of the row; for a dialogue, the share of valid turns. Values
-    are NaN if a row of the cell lacks its verdict, or the verdict of a row lacks the metric.
-    """
+    are NaN if a row of the cell lacks its verdict, or the verdict of a row lacks the metric."""
 
     units: Sequence[Unit]
-    unit_of: np.ndarray
-    """(cells,): index into ``units``."""
-    cluster_of: np.ndarray
-    """(units,): number of the task; units of one task share it."""
-    samples: np.ndarray
-    """(cells,): number of the sample."""
-    rows: np.ndarray
-    """(cells,): number of rows, more than one in dialogues."""
-    values: dict[tuple[Metric, str], np.ndarray]
-    """(metric, rule set) -> (runs, cells)."""
+    unit_of: np.ndarray  # (cells,): index into ``units``
+    cluster_of: np.ndarray  # (units,): number of the task
+    samples: np.ndarray  # (cells,): number of the sample
+    rows: np.ndarray  # (cells,): number of rows, more than one in dialogues
+    values: dict[tuple[Metric, str], np.ndarray]  # (metric, rule set) -> (runs, cells)
 
     @cached_property
     def strata(self) -> tuple[list[Stratum], np.ndarray]:
-        """The strata (a category in one language), and the index of the stratum for each unit."""
+        """The strata, and the index of the stratum for each unit."""
         indices: dict[Stratum, int] = {}
         of_unit = [indices.setdefault(unit[:2], len(indices)) for unit in self.units]
         return list(indices), np.array(of_unit, dtype=np.int64)
@@ -100,9 +88,8 @@ def cells_of(
     together = np.array([unit in dialogues for unit, _ in cells], dtype=bool)
     values: dict[tuple[Metric, str], np.ndarray] = {}
     for rules in rule_sets:
-        judged = [_accuracies(run, cells, rows, together, rules) for run in runs]
-        values["accuracy", rules] = np.array([accuracy for accuracy, _ in judged])
-        values["process", rules] = np.array([process for _, process in judged])
+        judged = zip(*(_accuracies(run, cells, rows, together, rules) for run in runs), strict=True)
+        values |= {(m, rules): np.array(v) for m, v in zip(METRICS, judged, strict=True)}
     clusters = {name: index for index, name in enumerate(sorted(set(tasks.values())))}
     return Cells(
         units=units,
@@ -125,7 +112,7 @@ def _accuracies(
     together: np.ndarray,
     rules: str,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute accuracy and process accuracy of one run, by cell."""
+    """Compute accuracy and process accuracy of one run (the order of `METRICS`), by cell."""
     scored, score, process, with_process = np.zeros((4, len(cells)))
     for row in run:
         verdict = row.verdicts.get(rules)
@@ -151,8 +138,8 @@ class Pairs:
     """The paired values of two runs under one metric and rule set. Arrays have an item per unit.
 
     A cell is paired if it has verdicts in both runs. ``base_means``, ``other_means``: means over a
-    unit's paired cells, or NaN. ``samples``: number of paired cells. ``left_out``: number of rows
-    in unpaired cells."""
+    unit's paired cells, or NaN. ``samples``: number of these cells. ``left_out``: number of rows in
+    the other cells."""
 
     base_means: np.ndarray
     other_means: np.ndarray
@@ -181,11 +168,8 @@ def pairs_of(cells: Cells, metric: Metric, rules: str, base_index: int, other_in
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Entries that are compared together; ``language`` is "" for all languages.
-
-    ``category`` is true for a single category that is no named group. Entries and dialogues of a
-    group have equal weight.
-    """
+    """Entries that are compared together, with equal weights. ``language`` is "" for all languages.
+    ``category`` is true for a single category that is not a named group."""
 
     name: str
     language: str
@@ -194,11 +178,11 @@ class Group:
 
 
 def groups_of(units: Collection[Unit], by_group: Mapping[str, Sequence[str]]) -> list[Group]:
-    """Return the groups whose categories all occur in ``units``.
+    """Return the groups whose categories all occur in ``units``, each set of entries once.
 
     ``by_group``: group -> categories (`ace_ray.benchmarks.base.Benchmark.groups`). Groups over all
-    languages come first, then the groups of each language. In both, named groups come before single
-    categories. Groups with the same entries are listed once."""
+    languages come first, then the groups of each language: named groups, then single categories.
+    """
     unit_strata = {unit[:2] for unit in units}
     languages = sorted({language for language, _ in unit_strata})
     order = list(dict.fromkeys(category for members in by_group.values() for category in members))
@@ -208,11 +192,8 @@ def groups_of(units: Collection[Unit], by_group: Mapping[str, Sequence[str]]) ->
         # The label names the language if there is only one.
         label = chosen[0] if len(chosen) == 1 else ""
         every = frozenset(stratum for stratum in unit_strata if stratum[0] in chosen)
-        candidates = [
-            Group(name, label, frozenset(product(chosen, members)))
-            for name, members in by_group.items()
-        ]
-        candidates = [group for group in candidates if group.strata <= unit_strata]
+        named = {name: frozenset(product(chosen, members)) for name, members in by_group.items()}
+        candidates = [Group(n, label, strata) for n, strata in named.items() if strata <= every]
         if len({category for _, category in every}) > 1:
             candidates.append(Group(ALL, label, every))
         for name in order:
@@ -226,11 +207,10 @@ def groups_of(units: Collection[Unit], by_group: Mapping[str, Sequence[str]]) ->
 
 @dataclass(frozen=True)
 class PairedData:
-    """The paired rows of one benchmark.
+    """The paired rows of one benchmark in the runs ``labels``.
 
-    ``repeats``: repeated cells of each run, with the first and the second generation as two "runs".
-    ``seeds``: sampling seed of each run, None for greedy decoding.
-    """
+    ``repeats``: cells of each run whose rows were generated twice, with the first and the second
+    generation as two runs. ``seeds``: sampling seed of each run, None for greedy decoding."""
 
     benchmark: str
     labels: Sequence[str]
@@ -255,10 +235,9 @@ class PairedData:
         return self.seeds[first] == self.seeds[second]
 
     def repeats_between(self, base_label: str, other_label: str) -> list[Cells]:
-        """Return the repeated cells of both runs, which show how much identical runs differ.
-
-        The list is empty if the seeds of the runs differ, since a repeat uses its run's seed."""
+        """Return ``repeats`` of both runs, which show how much identical runs differ. The list is
+        empty if the seeds of the runs differ, since a repeat uses its run's seed."""
         if not self.same_seed(base_label, other_label):
             return []
-        repeats = (self.repeats[number] for number in self.index_pair(base_label, other_label))
-        return [cells for cells in repeats if cells is not None]
+        indices = self.index_pair(base_label, other_label)
+        return [cells for i in indices if (cells := self.repeats[i]) is not None]

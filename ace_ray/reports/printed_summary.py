@@ -11,25 +11,21 @@ from rich.console import Console
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import Score, Table
 from ace_ray.config.schema import ENDPOINT
+from ace_ray.reports.early import early_lines
+from ace_ray.reports.runs import endpoint_notes
 from ace_ray.reports.table import cell, print_table
-from ace_ray.storage.stored import EarlyHeadline, Restriction, versions_line
+from ace_ray.storage.stored import Restriction, versions_line
 from ace_ray.types import STATUSES
 from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line, print_line
 
-# Maximum columns of the summary, for narrow terminals.
-WIDTH = 72
-# Share of the engines' time up to which waits are not printed.
-FEW_WAITS = 0.1
+WIDTH = 72  # maximum columns of the summary, for narrow terminals
+FEW_WAITS = 0.1  # share of the engines' time up to which waits are not printed
 # Causes of waits in words.
-WAITS = {
-    "start": "start",
-    "no_rows": "no rows",
-    "tail": "tail",
-    "checker": "checkers behind",
-    "store": "store behind",
-    "tools": "tools",
-}
+WAITS = dict(
+    start="start", no_rows="no rows", tail="tail", tools="tools",
+    checker="checkers behind", store="store behind",
+)  # fmt: skip
 
 _NUMBERS = (
     "run_id", "uri", "declared", *STATUSES, "missing", "complete", "headline", "why", "tokens",
@@ -146,49 +142,11 @@ def cost_line(summary: Mapping[str, Any]) -> str:
 
 def _print_line(line: str, console: Console, indent: str = "  ") -> None:
     """Print ``line`` on lines of at most `WIDTH` columns. Further lines are indented."""
-    for text in textwrap.wrap(
-        line,
-        WIDTH,
-        subsequent_indent=indent + " " * (len(line) - len(line.lstrip())),
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [""]:
+    indent += " " * (len(line) - len(line.lstrip()))
+    wrapper = textwrap.TextWrapper(WIDTH, subsequent_indent=indent, break_long_words=False)
+    wrapper.break_on_hyphens = False
+    for text in wrapper.wrap(line) or [""]:
         print_line(console, text)
-
-
-def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield a line for each early decision, from the summary of a run."""
-    for name, score in (early or {}).get("headlines", {}).items():
-        outcome = score["outcome"] or f"undecided, needs {EarlyHeadline(**score).missing_evidence}"
-        if outcome == "within":
-            outcome = f"within {early['margin']:g} points" if early else outcome
-        low, middle, high = (f"{100 * score[key]:+.1f}" for key in ("low", "difference", "high"))
-        yield (
-            f"{name} against {early['against'] if early else ''}: {outcome}, {middle} points "
-            f"[{low}, {high}] after {score['units']} of {score['of_units']} units"
-        )
-
-
-def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield notes on the answers of an endpoint, from the summary of a run."""
-    if facts is None:
-        return
-    models, fingerprints = facts["models"], facts["fingerprints"]
-    if len(models) > 1:
-        yield f"THE ENDPOINT CHANGED ITS MODEL within the run: {_join_counts(models)}"
-    if not models:
-        yield "the endpoint does not report which model answered"
-    if len(fingerprints) > 1:
-        counts = _join_counts(fingerprints)
-        yield f"answers came from {len(fingerprints)} system fingerprints: {counts}"
-    if calls := facts["calls_without_usage"]:
-        yield (f"{calls} answers had no usage data: the tokens of their rows are unknown")
-
-
-def _join_counts(names: Mapping[str, int]) -> str:
-    ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
-    text = ", ".join(f"{name[:80]} ({count} answers)" for name, count in ordered[:5])
-    return f"{text} and {len(ordered) - 5} more" if len(ordered) > 5 else text
 
 
 def print_benchmark(
@@ -204,10 +162,9 @@ def print_benchmark(
     print_line(console, name)
     for line, indent in _score_lines(summary["scores"]):
         _print_line(line, console, indent)
-    if summary.get("comparable"):
-        _print_line(f"  {summary['comparable']}", console, "")
-    for finding in summary.get("diagnosis", ()):
-        _print_line(f"  {finding['text']}", console, "")
+    findings = (finding["text"] for finding in summary.get("diagnosis", ()))
+    for text in filter(None, [summary.get("comparable"), *findings]):
+        _print_line(f"  {text}", console, "")
 
 
 def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Console
 
-import ace_ray
 from ace_ray.errors import UserError
 from ace_ray.reports.early import decisions_table, early_decisions
 from ace_ray.reports.report_data import Content, content_of
@@ -21,8 +20,7 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.sweep.config import SWEEP
 from ace_ray.util.sanitizing import print_line
 
-# Default number of wrong answers on the page, per run, language and category.
-WRONG = 5
+WRONG = 5  # default number of wrong answers on the page, per run, language and category
 
 
 def make_report(
@@ -40,8 +38,8 @@ def make_report(
     Returns the URI of the page, or None if the report is only printed. If ``out`` is None, a report
     on one run or sweep is written to its subfolder ``report/``, and a report on several runs is
     only printed. ``paper``: also print the tables of the benchmarks' papers. ``wrong``: maximum
-    wrong answers per run, language and category. Raises
-    `UserError`: a URI is not a run or sweep, or ``out`` contains other files."""
+    wrong answers per run, language and category. Raises `UserError` when a URI is not a run or
+    sweep, or ``out`` contains other files."""
     target = None if out is None else claim(out, opens)
     stores = [opens(uri) for uri in uris]
     runs, sweep = _load(stores)
@@ -57,8 +55,9 @@ def make_report(
             where="--paper",
             fix="leave --paper out to compare the runs",
         )
-    for line in _write(target, content, wrong, {"paper": paper}) if target is not None else ():
-        print_line(console, line)
+    if target is not None:
+        for line in _write(target, content, wrong, {"paper": paper}):
+            print_line(console, line)
     _print(content, console, paper=paper)
     if target is None:
         return None
@@ -67,7 +66,7 @@ def make_report(
     return page
 
 
-def _load(stores: Sequence[Store]) -> tuple[list[ScoredRun], Sweep | None]:
+def _load(stores: Sequence[Store]) -> tuple[Sequence[ScoredRun], Sweep | None]:
     sweep = next(filter(None, map(load_sweep, stores)), None)
     if sweep is None:
         return read_runs(stores), None
@@ -77,7 +76,7 @@ def _load(stores: Sequence[Store]) -> tuple[list[ScoredRun], Sweep | None]:
             where=sweep.uri,
             fix="name only the sweep, or name single runs of the sweep",
         )
-    return list(sweep.runs), sweep
+    return sweep.runs, sweep
 
 
 def _print(content: Content, console: Console, *, paper: bool) -> None:
@@ -106,18 +105,10 @@ def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     files, lines = files_of(content, wrong=wrong, made_at=made_at)
-    facts = {
-        "ace_ray_version": ace_ray.__version__,
-        "made_at": made_at,
-        "rules": content.rules,
-        **facts,
-        "runs": [run.reference for run in content.runs],
-    }
-    if content.sweep is not None:
-        facts["sweep"] = {
-            "uri": content.sweep.uri,
-            "sweep_id": content.sweep.manifest.sweep_id,
-            "left_out": [model.label for model in content.sweep.left_out],
-        }
-    write(target, files, facts)
+    facts = {"made_at": made_at, "rules": content.rules, **facts}
+    if (sweep := content.sweep) is not None:
+        left_out = [model.label for model in sweep.left_out]
+        sweep_facts = {"uri": sweep.uri, "sweep_id": sweep.manifest.sweep_id}
+        facts["sweep"] = {**sweep_facts, "left_out": left_out}
+    write(target, files, content.runs, facts)
     return lines

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
-from typing import Literal
+from operator import itemgetter
+from typing import Any, Literal
 
 from ace_ray.benchmarks.comparability import comparable_sets, differences, mark_labels
 from ace_ray.benchmarks.headline import partial_notes, titles
@@ -20,6 +23,14 @@ from ace_ray.reports.sweeps import Sweep, ledger_table
 from ace_ray.reports.table import number
 from ace_ray.types import ResultRow
 
+Axis = Literal["step", "parameters", "cost", "tokens"]
+_AXES: dict[Axis, str] = {
+    "step": "training step",
+    "parameters": "model size",
+    "cost": "cost of an entry",
+    "tokens": "completion tokens of an entry",
+}
+
 
 @dataclass(frozen=True)
 class BenchmarkContent:
@@ -30,11 +41,9 @@ class BenchmarkContent:
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
     comparisons: Mapping[str, Table]
-    pictures: Sequence[Curves]
-    """Scores over training steps or model sizes, and over cost: the first figures of a report."""
+    pictures: Sequence[Curves]  # scores over training steps or model sizes, cost and tokens
     papers: Mapping[str, Paper]
-    categories: Sequence[tuple[str, Sequence[CategoryResult]]]
-    """For each run, its label and its results by category."""
+    categories: Sequence[tuple[str, Sequence[CategoryResult]]]  # for each run: label, results
 
     @property
     def rules(self) -> str:
@@ -47,7 +56,6 @@ class Content:
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
     early: Sequence[EarlyDecision] = ()
-    """Decisions of early stopping on the runs that use it."""
 
     @property
     def rules(self) -> str:
@@ -66,16 +74,18 @@ class Content:
             return self.runs[0].label
         return f"{len(self.runs)} runs"
 
-    def tables(self) -> list[Table]:
-        """Return the tables that are written as CSV, under the first rule set."""
-        tables = [benchmark.comparisons[benchmark.rules] for benchmark in self.benchmarks]
-        for benchmark in self.benchmarks:
-            tables += benchmark.papers[benchmark.rules].tables
-            tables += [category_table(benchmark), error_table(benchmark.holders)]
-        if self.early:
-            tables.append(decisions_table(self.early))
-        tables += engine_tables(self.runs)
-        return [*tables, *([ledger_table(self.sweep)] if self.sweep else [])]
+    @cached_property
+    def tables(self) -> dict[str, list[Table]]:
+        """The tables that are written as CSV, under the first rule set, by kind."""
+        return {
+            "comparison": [b.comparisons[b.rules] for b in self.benchmarks],
+            "paper": [table for b in self.benchmarks for table in b.papers[b.rules].tables],
+            "categories": list(map(category_table, self.benchmarks)),
+            "errors": [error_table(b.holders) for b in self.benchmarks],
+            "early": [decisions_table(self.early)] if self.early else [],
+            "engine": engine_tables(self.runs),
+            "ledger": [ledger_table(self.sweep)] if self.sweep else [],
+        }
 
 
 def engine_tables(runs: Sequence[ScoredRun]) -> list[Table]:
@@ -85,13 +95,11 @@ def engine_tables(runs: Sequence[ScoredRun]) -> list[Table]:
         name="engine",
         title="Speed of engines",
         header=[
-            "Run",
-            *("Output tokens/s per engine", "Prompt tokens computed", "from the cache"),
-            *("First token, s (median)", "95 %"),
-            *("Further token, s (median)", "95 %"),
+            *("Run", "Output tokens/s per engine", "Prompt tokens computed", "from the cache"),
+            *("First token, s (median)", "95 %", "Further token, s (median)", "95 %"),
             *("Device s per row", "per solved row"),
         ],
-        lines=[[run.label, *_engine(run)] for run in runs],
+        lines=[_engine(run) for run in runs],
         notes=[
             "Output tokens/s: completion tokens over the time in which an engine had requests, in "
             "the last session.",
@@ -99,14 +107,14 @@ def engine_tables(runs: Sequence[ScoredRun]) -> list[Table]:
             "Solved rows are valid under all rule sets.",
         ],
     )
-    waits = [run.totals["timing"].get("waits") or {} for run in runs]
+    waits = [(run.label, run.totals["timing"].get("waits") or {}) for run in runs]
     waited = Table(
         name="waits",
         title="Share of the last session in which engines waited (%)",
         header=["Run", "All", *(name.capitalize() for name in WAITS.values())],
         lines=[
-            [run.label, *(number(shares.get(cause), ".1f", 100) for cause in ("all", *WAITS))]
-            for run, shares in zip(runs, waits, strict=True)
+            [label, *(number(shares.get(cause), ".1f", 100) for cause in ("all", *WAITS))]
+            for label, shares in waits
         ],
         notes=[
             "Start: until an engine's first row. No rows: rows were left, but none arrived. Tail: "
@@ -119,7 +127,7 @@ def engine_tables(runs: Sequence[ScoredRun]) -> list[Table]:
 
 
 def _engine(run: ScoredRun) -> list[Value]:
-    """Return the cells of a run in the table of engines."""
+    """Return the line of a run in the table of engines."""
     engine = run.totals.get("engine") or {}
     tokens = engine.get("prompt_tokens") or {}
     times = [engine.get(key) or {} for key in ("first_token_s", "token_s")]
@@ -128,28 +136,22 @@ def _engine(run: ScoredRun) -> list[Value]:
     seconds += [run.device_s / rows if rows and run.device_s else None for rows in counts]
     speed = number(run.totals["timing"].get("output_tokens_per_s"), ".1f")
     prompts = (tokens.get("computed"), tokens.get("cached"))
-    return [speed, *prompts, *(number(value, ".3g") for value in seconds)]
+    return [run.label, speed, *prompts, *(number(value, ".3g") for value in seconds)]
 
 
 def _prune_table(table: Table, figures: Collection[int]) -> Table:
-    """Return ``table`` without the lines that have no value in the columns ``figures``, and without
-    the columns that have no value."""
+    """Return ``table`` without lines that are empty in the columns ``figures``, and without empty
+    columns."""
     columns = [i for i in range(len(table.header)) if any(r[i] is not None for r in table.lines)]
-    return replace(
-        table,
-        header=[table.header[i] for i in columns],
-        lines=[
-            [line[i] for i in columns]
-            for line in table.lines
-            if any(line[i] is not None for i in figures)
-        ],
-    )
+    lines = [line for line in table.lines if any(line[i] is not None for i in figures)]
+    lines = [[line[i] for i in columns] for line in lines]
+    return replace(table, header=[table.header[i] for i in columns], lines=lines)
 
 
 def content_of(runs: Sequence[ScoredRun], sweep: Sweep | None, rules: str | None) -> Content:
     """Build the content of a report. ``rules``: the rule set that the report shows first.
 
-    Raises `UserError`: no benchmark has this rule set."""
+    Raises `UserError` when no benchmark has this rule set."""
     benchmarks = group_runs(runs)
     every = dict.fromkeys(r for holders in benchmarks for r in holders.reporting.rule_sets)
     if benchmarks and rules is not None and rules not in every:
@@ -185,13 +187,12 @@ def _prune_paper(paper: Paper | None) -> Paper:
     for table in paper.tables:
         pairs = (pair for line in table.lines for pair in enumerate(line))
         columns = {at for at, value in pairs if isinstance(value, Estimate | int)}
-        present = _prune_table(table, columns)
-        if present.lines:
+        if (present := _prune_table(table, columns)).lines:
             tables.append(present)
-        else:
-            missing = [note for note in table.notes if note.startswith("missing")]
-            reasons = "; ".join(missing or [incomplete, *table.notes])
-            notes.append(f"not shown: {table.title}: {reasons}")
+            continue
+        missing = [note for note in table.notes if note.startswith("missing")]
+        reasons = "; ".join(missing or [incomplete, *table.notes])
+        notes.append(f"not shown: {table.title}: {reasons}")
     return Paper(tables, paper.figures, notes)
 
 
@@ -211,81 +212,72 @@ def _prefix_names(content: BenchmarkContent) -> dict[str, Paper]:
 def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = True) -> Table:
     """Return a table with a line per run: the benchmark's headline and its other scores."""
     labels, legend = mark_labels(holders.reported)
-    headline = headline_of(holders)
+    headline = headline_of(holders, rules)
     notes = [*legend, *headline.notes]
     if with_facts:
         notes += [*differences(holders.reported), *facts(holders.runs, holders.benchmark)]
     lines: list[list[Value]] = []
+    priced: dict[str, str] = {}
+    if with_facts and any(run.totals["cost"] for run in holders.runs):
+        priced = {"per_entry": "Cost per entry", "per_solved_entry": "Cost per solved entry"}
+        notes.append("Cost: device hours of the whole run times price_per_hour, over its entries.")
     for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
-        rows = run.rows_of(holders.benchmark)
+        rows, cost = run.rows_of(holders.benchmark), run.totals["cost"] or {}
         scored, declared = sum(row.status == "scored" for row in rows), len(rows)
         # A missing row can be assigned to a benchmark only if the run has one benchmark.
         if len(run.benchmarks) == 1:
             declared = run.totals["declared"] - len(run.rows_of(holders.benchmark, repeats=True))
-        lines.append([label, f"{scored}/{declared}", *numbers[rules]])
-    priced: list[str] = []
-    if with_facts and any(run.totals["cost"] for run in holders.runs):
-        priced = ["Cost per entry", "Cost per solved entry"]
-        for line, run in zip(lines, holders.runs, strict=True):
-            cost = run.totals["cost"] or {}
-            line += [number(cost.get(key), ".3g") for key in ("per_entry", "per_solved_entry")]
-        notes.append("Cost: device hours of the whole run times price_per_hour, over its entries.")
-    return Table(
-        name=f"comparison-{holders.benchmark}",
-        title=f"{holders.benchmark}, {rules} rules (%)",
-        header=["Model", "Scored rows", *headline.titles, *priced],
-        lines=lines,
-        notes=notes,
-    )
+        prices = (number(cost.get(key), ".3g") for key in priced)
+        lines.append([label, f"{scored}/{declared}", *numbers, *prices])
+    header = ["Model", "Scored rows", *headline.titles, *priced.values()]
+    title = f"{holders.benchmark}, {rules} rules (%)"
+    return Table(f"comparison-{holders.benchmark}", title, header, lines, notes)
 
 
 def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
     """Return curves of scores over training steps; over model sizes if the runs have fewer than two
     different steps. Return None if they also have fewer than two different sizes. The runs of a
     curve have comparable conditions, and are all complete or all incomplete."""
-    sizes = [size_of(run) for run in holders.reported]
-    steps = [None if run.step is None else float(run.step) for run in holders.runs]
-    positions, by_step = steps, True
-    if len(set(steps) - {None}) < 2:
-        positions, by_step = [size.billions if size else None for size in sizes], False
+    positions = [None if run.step is None else float(run.step) for run in holders.runs]
+    axis: Axis = "step"
+    if len(set(positions) - {None}) < 2:
+        sizes, axis = map(size_of, holders.reported), "parameters"
+        positions = [size.billions if size else None for size in sizes]
     if len(set(positions) - {None}) < 2:
         return None
-    headline = headline_of(holders)
+    headline = headline_of(holders, rules)
     panels: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
-    for numbers, name, position in zip(headline.numbers, _series(holders), positions, strict=True):
-        for title, share in zip(headline.titles, numbers[rules], strict=True):
+    for position, numbers, name in zip(positions, headline.numbers, _series(holders), strict=True):
+        for title, share in zip(headline.titles, numbers, strict=True):
             if share is not None and position is not None:
-                panels.setdefault(title, {}).setdefault(name, []).append((position, share))
-    if not panels:
-        return None
-    for curve in chain.from_iterable(panel.values() for panel in panels.values()):
-        curve.sort(key=lambda point: point[0])
-    return Curves(
-        f"scores-{holders.benchmark}",
-        f"{holders.benchmark}, {rules} rules, by {'training step' if by_step else 'model size'}",
-        panels,
-        axis="step" if by_step else "parameters",
-    )
+                curve = panels.setdefault(title, {}).setdefault(name, [])
+                insort(curve, (position, share), key=itemgetter(0))
+    return _curves("scores", holders, rules, panels, axis) if panels else None
+
+
+def _curves(
+    kind: str, holders: BenchmarkRuns, rules: str, panels: Mapping[str, Any], axis: Axis
+) -> Curves:
+    title = f"{holders.benchmark}, {rules} rules, by {_AXES[axis]}"
+    return Curves(f"{kind}-{holders.benchmark}", title, panels, axis=axis)
 
 
 def _by_usage(holders: BenchmarkRuns, rules: str) -> Iterator[Curves]:
     """Yield figures of the headline over the cost and the completion tokens of an entry, if they
     are known for two runs."""
-    headline = headline_of(holders)
+    headline = headline_of(holders, rules)
     labels, _ = mark_labels(holders.reported)
     costs = [(run.totals["cost"] or {}).get("per_entry") for run in holders.runs]
     tokens = [_mean_tokens(run.rows_of(holders.benchmark)) for run in holders.runs]
-    by_axis: dict[Literal["cost", "tokens"], list[float | None]] = {"cost": costs, "tokens": tokens}
+    by_axis: dict[Axis, list[float | None]] = {"cost": costs, "tokens": tokens}
     for axis, values in by_axis.items():
-        points: dict[str, list[tuple[float, Estimate]]] = {}
-        for label, numbers, x in zip(labels, headline.numbers, values, strict=True):
-            if x and (share := numbers[rules][0]) is not None:
-                points[label] = [(x, share)]
+        points = {
+            label: [(x, share)]
+            for label, (share, *_), x in zip(labels, headline.numbers, values, strict=True)
+            if x and share is not None
+        }
         if len(points) > 1:
-            words = "cost" if axis == "cost" else "completion tokens"
-            title = f"{holders.benchmark}, {rules} rules, by {words} of an entry"
-            name = f"{axis}-{holders.benchmark}"
-            yield Curves(name, title, {headline.titles[0]: points}, axis=axis)
+            yield _curves(axis, holders, rules, {headline.titles[0]: points}, axis)
 
 
 def _mean_tokens(rows: Iterable[ResultRow]) -> float | None:
@@ -307,35 +299,28 @@ def _series(holders: BenchmarkRuns) -> list[str]:
 class Headline:
     """The scores of several runs. ``titles`` names the scores, the headline score first.
 
-    ``numbers`` has for each run and rule set the estimates in the order of ``titles``. Scores that
-    no run has are left out. ``notes``: categories that partial scores lack."""
+    ``numbers`` has for each run the estimates in the order of ``titles``. Scores that no run has
+    under any rule set are left out. ``notes``: categories that partial scores lack."""
 
     titles: Sequence[str]
-    numbers: Sequence[Mapping[str, Sequence[Estimate | None]]]
+    numbers: Sequence[Sequence[Estimate | None]]
     notes: Sequence[str]
 
 
-def headline_of(holders: BenchmarkRuns) -> Headline:
-    rule_sets = holders.reporting.rule_sets
-    by_run = holders.scores
-    first = by_run[0][rule_sets[0]]
+def headline_of(holders: BenchmarkRuns, rules: str) -> Headline:
+    by_run, first_rules = holders.scores, holders.reporting.rule_sets[0]
+    first = by_run[0][first_rules]
     scores = chain.from_iterable(chain.from_iterable(by_rules.values()) for by_rules in by_run)
     present = {score.key for score in scores if score.estimate is not None} or {first[0].key}
-    names = {score.key: title for score, title in zip(first, titles(first), strict=True)}
+    named = zip(first, titles(first), strict=True)
     lacking = [
         (run.label, note)
         for run, by_rules in zip(holders.reported, by_run, strict=True)
-        for note in partial_notes(by_rules[rule_sets[0]])
+        for note in partial_notes(by_rules[first_rules])
     ]
     return Headline(
-        [title for key, title in names.items() if key in present],
-        [
-            {
-                r: [score.estimate for score in by_rules[r] if score.key in present]
-                for r in rule_sets
-            }
-            for by_rules in by_run
-        ],
+        [title for score, title in named if score.key in present],
+        [[s.estimate for s in by_rules[rules] if s.key in present] for by_rules in by_run],
         list(merge_facts(lacking, len(holders.reported))),
     )
 
@@ -345,37 +330,31 @@ def category_table(content: BenchmarkContent) -> Table:
 
     ``n`` counts judged entries; in multi-turn categories it counts dialogues."""
     rule_sets = content.holders.reporting.rule_sets
-    return Table(
-        name=f"categories-{content.holders.benchmark}",
-        title=f"{content.holders.benchmark} by category (%)",
-        header=["Model", "Language", "Category", "Measure", "Scored rows", "n", *rule_sets],
-        lines=[
-            [
-                label,
-                *(result.language, result.category, result.measure),
-                f"{result.scored}/{result.declared}",
-                max((share.n for share in result.shares.values() if share), default=None),
-                *(result.shares[rules] for rules in rule_sets),
-            ]
-            for label, results in content.categories
-            for result in results
-        ],
-    )
+    lines: list[list[Value]] = [
+        [
+            *(label, r.language, r.category, r.measure, f"{r.scored}/{r.declared}"),
+            max((share.n for share in r.shares.values() if share), default=None),
+            *(r.shares[rules] for rules in rule_sets),
+        ]
+        for label, results in content.categories
+        for r in results
+    ]
+    name, header = content.holders.benchmark, ["Model", "Language", "Category", "Measure"]
+    header += ["Scored rows", "n", *rule_sets]
+    return Table(f"categories-{name}", f"{name} by category (%)", header, lines)
 
 
 def error_table(holders: BenchmarkRuns) -> Table:
     """Count error types: a line per run, rule set and type, most frequent first."""
-    return Table(
-        name=f"errors-{holders.benchmark}",
-        title=f"{holders.benchmark}: error types of the invalid rows",
-        header=["Model", "Rules", "Error type", "Rows", "Of invalid rows (%)", "Categories"],
-        lines=[
-            [run.label, rules, *cells]
-            for run in holders.runs
-            for rules in holders.reporting.rule_sets
-            for cells in _errors(run.rows_of(holders.benchmark), rules)
-        ],
-    )
+    header = ["Model", "Rules", "Error type", "Rows", "Of invalid rows (%)", "Categories"]
+    lines = [
+        [run.label, rules, *cells]
+        for run in holders.runs
+        for rules in holders.reporting.rule_sets
+        for cells in _errors(run.rows_of(holders.benchmark), rules)
+    ]
+    name = holders.benchmark
+    return Table(f"errors-{name}", f"{name}: error types of the invalid rows", header, lines)
 
 
 def _errors(rows: Iterable[ResultRow], rules: str) -> Iterator[list[Value]]:
@@ -386,7 +365,6 @@ def _errors(rows: Iterable[ResultRow], rules: str) -> Iterator[list[Value]]:
             by_type.setdefault(verdict.error_type, Counter())[row.category] += 1
     invalid = sum(counts.total() for counts in by_type.values())
     for name, counts in sorted(by_type.items(), key=lambda pair: (-pair[1].total(), pair[0])):
-        rows_of_type = counts.total()
         categories = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         category_counts = ", ".join(f"{category} {count}" for category, count in categories)
-        yield [name, rows_of_type, f"{100 * rows_of_type / invalid:.1f}", category_counts]
+        yield [name, counts.total(), f"{100 * counts.total() / invalid:.1f}", category_counts]

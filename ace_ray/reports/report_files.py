@@ -7,96 +7,80 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.comparability import flatten
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.reports.compare import comparison_files
-from ace_ray.reports.comparison import ReportedComparison, compare_reported
-from ace_ray.reports.early import decisions_table
+from ace_ray.reports.comparison import Comparison, compare_reported
+from ace_ray.reports.comparison_tables import verdicts
 from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.figures import figure_files
 from ace_ray.reports.html.answers import answers, choose
-from ace_ray.reports.html.comparison import comparison, flips, kept
+from ace_ray.reports.html.comparison import comparison, flips
 from ace_ray.reports.html.page import Lines, Section, render
-from ace_ray.reports.kept_tables import verdicts
-from ace_ray.reports.report_data import (
-    BenchmarkContent,
-    Content,
-    category_table,
-    engine_tables,
-    error_table,
-)
+from ace_ray.reports.report_data import BenchmarkContent, Content
 from ace_ray.reports.report_folder import PAGE
 from ace_ray.reports.runs import ScoredRun, across_line
-from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
 
 _MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
-_LINES = 400
-# Units of time, with their seconds.
-_UNITS = {"hours": 3600, "minutes": 60, "seconds": 1}
-# Maximum characters of one value. The script of a fake engine can be very long.
-_CHARACTERS = 300
+_UNITS = {"hours": 3600, "minutes": 60, "seconds": 1}  # of time, with their seconds
+# Maximum lines, and characters of one value. The script of a fake engine can be very long.
+_LINES, _CHARACTERS = 400, 300
+_FLIPPED_PAIRS = 3  # maximum pairs of runs whose flips are shown; of more, only the last pair is
 
 
-def files_of(content: Content, *, wrong: int, made_at: str) -> tuple[dict[str, bytes], list[str]]:
+def files_of(
+    content: Content, *, wrong: int, made_at: str
+) -> tuple[dict[str, str | bytes], list[str]]:
     """Return file name -> content: ``report.html``, CSV files of the tables and comparison, and SVG
     files of the figures. Also return sentences on what models keep of the sweep's reference.
 
-    ``wrong``: maximum wrong answers on the page, per run, language and category.
-    """
-    reported = compare_reported(content)
-    compared = None if reported is None else reported.comparison
-    lines = [] if compared is None else verdicts(compared.kept)
-    facts = [*lines, *_page_facts(content, made_at)]
-    files = {PAGE: _page(content, reported, wrong, facts)}
-    for table in content.tables():
-        files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
+    ``wrong``: maximum wrong answers on the page, per run, language and category."""
+    compared, flipped, unflipped = compare_reported(content), [], []
+    tables = chain.from_iterable(content.tables.values())
+    files: dict[str, str | bytes] = {f"{table.name}.csv": csv_text(table) for table in tables}
+    lines: list[str] = []
+    if isinstance(compared, Comparison):
+        pairs = compared.pairs[-1 if len(compared.pairs) > _FLIPPED_PAIRS else 0 :]
+        flipped = compared.flips(pairs, {b.holders.benchmark: b.rules for b in content.benchmarks})
+        unflipped = [r.label for r in content.runs if all(r.label not in pair for pair in pairs)]
+        lines = verdicts(compared.kept)
+        files |= comparison_files(compared, flipped)
+    sections = [*comparison(compared), flips(flipped, unflipped)]
+    files[PAGE] = _page(content, sections, wrong, [*lines, *_page_facts(content, made_at)])
     files |= figure_files(content, filter(None, [_in_flight_lines(content.runs)]))
-    if reported is not None and compared is not None:
-        files |= comparison_files(compared, reported.flips)
     return files, lines
 
 
-def _page(
-    content: Content, reported: ReportedComparison | None, wrong: int, facts: Sequence[str]
-) -> bytes:
-    """Render the page. Reads the texts of wrong answers from the runs."""
-    benchmarks, sweep = content.benchmarks, content.sweep
+def _page(content: Content, compared: Sequence[Section], wrong: int, facts: Sequence[str]) -> bytes:
+    """Render the page with the sections ``compared``. Reads wrong answers' texts from the runs."""
+    benchmarks, sweep, tables = content.benchmarks, content.sweep, content.tables
     failures = [(run.label, causes) for run in content.runs if (causes := run.totals["failures"])]
-    errors = [error_table(benchmark.holders) for benchmark in benchmarks]
-    pictures = [picture for benchmark in benchmarks for picture in benchmark.pictures]
-    figures = [
-        figure
-        for benchmark in benchmarks
-        for rules in benchmark.rule_sets
-        for figure in benchmark.papers[rules].figures
-    ]
+    pictures = [picture for b in benchmarks for picture in b.pictures]
+    figures = [f for b in benchmarks for rules in b.rule_sets for f in b.papers[rules].figures]
     categories = [
-        {"matrix": _matrix(b) if len(b.categories) > 1 else None, "table": category_table(b)}
-        for b in benchmarks
+        {"matrix": _matrix(b) if len(b.categories) > 1 else None, "table": table}
+        for b, table in zip(benchmarks, tables["categories"], strict=True)
     ]
-    early = decisions_table(content.early) if content.early else None
-    ledger = sweep and {
-        "table": ledger_table(sweep),
-        "notes": [(line.label, line.note) for line in sweep.lines if line.note],
-    }
-    figure, tables = _in_flight_lines(content.runs), engine_tables(content.runs)
-    engine = {"figure": figure, "tables": tables} if tables or figure else None
+    noted = [(line.label, line.note) for line in sweep.lines if line.note] if sweep else []
+    ledger = sweep and {"table": tables["ledger"][0], "notes": noted}
+    figure = _in_flight_lines(content.runs)
+    engine = {"figure": figure, "tables": tables["engine"]} if tables["engine"] or figure else None
     sections = [
-        kept(reported),
+        *(section for section in compared if section.anchor == "kept"),
         Section("picture", "Overview", "curves.html.j2", pictures),
         Section("results", "Results", "headline.html.j2", _headline(content)),
         Section("failures", "Rows without a verdict", "failures.html.j2", failures),
         Section("paper", "As in the paper", "paper.html.j2", _paper(content)),
         Section("categories", "By category", "categories.html.j2", categories),
-        Section("errors", "Error types", "errors.html.j2", errors),
+        Section("errors", "Error types", "errors.html.j2", tables["errors"]),
         Section("curves", "Curves", "curves.html.j2", figures),
-        comparison(reported),
-        flips(reported),
-        Section("early", "Early decisions", "early.html.j2", early),
+        *(section for section in compared if section.anchor != "kept"),
+        Section("early", "Early decisions", "early.html.j2", tables["early"]),
         Section("ledger", "Ledger", "ledger.html.j2", ledger),
         Section("engine", "Engines", "engine.html.j2", engine),
         answers(choose(content.runs, wrong), content.rule_sets),
@@ -125,12 +109,12 @@ def _page_facts(content: Content, made_at: str) -> list[str]:
 
 
 def _headline(content: Content) -> dict[str, Any]:
-    """Return the view with headlines, and with the reasons why runs have no headline."""
+    """Return the view with headlines, and with the reasons why runs lack a headline."""
     blocks = []
     for benchmark in content.benchmarks:
         *first, last = [benchmark.comparisons[rules] for rules in benchmark.rule_sets]
-        runs = zip(benchmark.holders.runs, benchmark.holders.reported, strict=True)
-        why = [(run.label, run.totals["why"]) for run, reported in runs if not reported.headline]
+        runs = benchmark.holders.runs
+        why = [(run.label, run.totals["why"]) for run in runs if not run.totals["headline"]]
         tables = [*(replace(table, notes=[]) for table in first), last]
         blocks.append({"tables": tables, "why": why})
     return {"blocks": blocks, "left_out": content.sweep.left_out if content.sweep else []}
@@ -193,8 +177,7 @@ def _provenance(content: Content) -> list[dict[str, Any]]:
     view = []
     if (sweep := content.sweep) is not None:
         facts = [_facts("Manifest of the sweep", sweep.manifest.model_dump(mode="json"))]
-        label = f"Sweep {sweep.manifest.sweep_id}"
-        view.append({"label": label, "uri": sweep.uri, "facts": facts})
+        view.append({"label": content.title, "uri": sweep.uri, "facts": facts})
     for run in content.runs:
         manifest = run.manifest.model_dump(mode="json")
         moving = {key: manifest.pop(key) for key in _MOVES_SCORES if key in manifest}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ace_ray
 from ace_ray.errors import UserError
 from ace_ray.pipeline.evaluate import check_output
+from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.run_files import REPORTS
 from ace_ray.util.safe_loading import InvalidContent, json_tree
@@ -20,8 +22,8 @@ _MADE_BY = "ace-ray report"
 def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
     """Open the folder or ``s3://`` prefix ``uri`` for a report. Writes nothing.
 
-    Raises `UserError`: the folder is not writable, contains other files, or is a relative path in a
-    Ray job, whose working directory is temporary."""
+    Raises `UserError` when the folder is not writable, contains other files, or is a relative path
+    in a Ray job, whose working directory is temporary."""
     check_output(uri, "--output")
     return _check_claim(opens(uri), "name another folder with --output")
 
@@ -47,22 +49,28 @@ def _check_claim(store: Store, fix: str) -> Store:
     return store
 
 
-def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
+def write(
+    store: Store,
+    files: Mapping[str, str | bytes],
+    runs: Sequence[ScoredRun],
+    facts: Mapping[str, Any],
+) -> None:
     """Replace the report in ``store`` by ``files``. Call `claim` or `claim_within` first.
 
-    ``facts`` are stored in ``report.json``, which marks the folder as a report. This file is
-    written first, so that the next report can replace a report that was interrupted.
-    """
+    ``facts`` and ``runs`` are stored in ``report.json``, which marks the folder as a report. This
+    file is written first, so that the next report can replace a report that was interrupted."""
     listed = (_marker(store) or {}).get("files", [])
     # Only plain names: the marker is untrusted, and a path could point elsewhere.
     earlier = {name for name in listed if isinstance(name, str) and not {"/", "\0"} & {*name}}
     stale = earlier - set(files)
+    names = [{"uri": r.uri, "run_id": r.manifest.run_id, "label": r.label} for r in runs]
+    facts = {**facts, "ace_ray_version": ace_ray.__version__, "runs": names}
     marker = {"made_by": _MADE_BY, **facts, "files": sorted({*files, *stale})}
     store.put(MARKER, json.dumps(marker, indent=2).encode())
     for name in sorted(stale - {"", ".", "..", MARKER}):
         store.delete(name)
     for name, content in files.items():
-        store.put(name, content)
+        store.put(name, content.encode("utf-8", "replace") if isinstance(content, str) else content)
     marker["files"] = sorted(files)
     store.put(MARKER, json.dumps(marker, indent=2).encode())
 

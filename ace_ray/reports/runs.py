@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -18,41 +18,36 @@ from ace_ray.config.schema import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.pipeline.summary import summarize
-from ace_ray.reports.printed_summary import endpoint_notes
 from ace_ray.reports.table import cell
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import SUCCESS, versions_line
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow, Sampling, digest
-from ace_ray.util.sanitizing import one_line
+from ace_ray.util.sanitizing import join_names, one_line
 
 Summarize = Callable[[Iterable[ResultRow], float], dict[str, Any]]
 
 _OF_THE_CANDIDATE = (
-    *("model", "adapter", "chat_template_kwargs", "reasoning_parser", "tool_parser"),
-    *("chat_template_sha256", "plugins", "start_date", "format", "replay_reasoning"),
-    *("engine", "endpoint"),
+    *("model", "adapter", "chat_template_kwargs", "reasoning_parser", "tool_parser", "engine"),
+    *("chat_template_sha256", "plugins", "start_date", "format", "replay_reasoning", "endpoint"),
 )
 _STEP = re.compile(
     r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
 )
-# Kind of a role that the candidate plays itself (`ace_ray.pipeline.roles.role_identity`).
-_SAME = "same"
-# Keys in the identity of such a role that name the candidate.
-_CANDIDATE_ROLE = ("model", "revision", "adapter")
+# Kind of a role that the candidate plays itself (`ace_ray.pipeline.roles.role_identity`), and the
+# keys in the identity of such a role that name the candidate.
+_SAME, _CANDIDATE_ROLE = "same", ("model", "revision", "adapter")
 
 
 class ScoredRun(StoredRun):
     """A stored run in a report. A model whose name ends with a step is a checkpoint."""
 
     def __init__(self, store: Store) -> None:
-        """Open the run in ``store``. Raises `UserError`: it is not a run."""
+        """Open the run in ``store``. Raises `UserError` when ``store`` is not a run."""
         super().__init__(store)
         self.across: Collection[str] = ()  # conditions that may differ: none or sampling
-        self.step: int | None = None
-        """Training step of a checkpoint."""
-        self.training = ""
-        """Name of the training that produced the checkpoint; "" for other models."""
+        self.step: int | None = None  # training step of a checkpoint
+        self.training = ""  # name of the training that produced the checkpoint
         trained = self.manifest.model.adapter or self.manifest.model
         name = _last_part(trained.source) if self.manifest.model.adapter else self.model
         if match := _STEP.search(name):
@@ -60,14 +55,9 @@ class ScoredRun(StoredRun):
             self.step = int(match[1])
             self.training = one_line(name[: match.start()].rstrip("-_=. ") or [name, *parents][-1])
 
-    @property
-    def reference(self) -> dict[str, str]:
-        """The run in ``report.json``."""
-        return {"uri": self.uri, "run_id": self.manifest.run_id, "label": self.label}
-
     @cached_property
     def totals(self) -> dict[str, Any]:
-        """Result of `ace_ray.pipeline.summary.summarize`. Raises `UserError`: no row is stored."""
+        """Result of `ace_ray.pipeline.summary.summarize`. Raises `UserError` without rows."""
         timing = self.summary.timing.model_dump(exclude_unset=True)
         totals = summarize(self.manifest.tree, {}, lambda: self.rows, timing)
         if self.stopped_early:
@@ -90,8 +80,8 @@ class ScoredRun(StoredRun):
 
     @property
     def stopped_early(self) -> bool:
-        """Whether early stopping has computed the run's comparison and the run is not complete.
-        Then its sample size is not fixed."""
+        """Whether early stopping has compared the run, which is not complete. Then the size of the
+        sample is not fixed."""
         early = self.manifest.tree.get("early")
         return not self.is_finished and isinstance(early, dict) and bool(early.get("looked"))
 
@@ -109,12 +99,8 @@ class ScoredRun(StoredRun):
     @property
     def missing_parts(self) -> str:
         """Missing parts of the run, as text; "" when every declared row has a verdict."""
-        lacks = [
-            f"{self.totals[key]} {key}"
-            for key in ("not_judged", "infra_error", "quarantined", "skipped", "missing")
-            if self.totals.get(key)
-        ]
-        if lacks:
+        keys = ("not_judged", "infra_error", "quarantined", "skipped", "missing")
+        if lacks := [f"{self.totals[key]} {key}" for key in keys if self.totals.get(key)]:
             return f"of {self.totals['declared']} rows " + ", ".join(lacks)
         return "" if self.is_finished else f"{SUCCESS} is missing, run it again"
 
@@ -138,8 +124,8 @@ class ScoredRun(StoredRun):
         )
 
     def conditions(self, benchmark: str) -> dict[str, str]:
-        """Return all conditions that can affect a score, except properties of the candidate. Keys
-        are dotted, values are JSON."""
+        """Return all conditions that can affect a score as JSON by dotted key, except properties of
+        the candidate."""
         # A role that the candidate plays has at most the candidate's `max_tokens`.
         identity, own_keys = self.manifest.identity, (*_CANDIDATE_ROLE, *self.across)
         keys = {row.key for row in self.rows_of(benchmark)}
@@ -163,13 +149,12 @@ class ScoredRun(StoredRun):
         return self.manifest.identity.roles.get(benchmark, {})
 
     def _identity(self, *, of_the_candidate: bool) -> dict[str, Any]:
-        extra = self.manifest.identity.model_extra or {}
-        return {
-            key: value
-            for key, value in extra.items()
-            # `rows` is a hash of the planned rows, which depends on the model.
-            if key != "rows" and (key in _OF_THE_CANDIDATE) == of_the_candidate
+        extra = (self.manifest.identity.model_extra or {}).items()
+        # `rows` is a hash of the planned rows, which depends on the model.
+        names = {
+            k for k, _ in extra if k != "rows" and (k in _OF_THE_CANDIDATE) == of_the_candidate
         }
+        return {key: value for key, value in extra if key in names}
 
 
 def _last_part(source: str) -> str:
@@ -182,8 +167,9 @@ def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -
 
 
 def read_runs(stores: Sequence[Store]) -> list[ScoredRun]:
-    """Read runs and label each as in its sweep or with its model, and its run id if another run has
-    the same label. Raises `UserError`: a store is not a run, has no rows, or is named twice."""
+    """Read runs, and label each as in its sweep or with its model; also with its run id if another
+    run has the same label. Raises `UserError` when a store is not a run, has no rows, or is named
+    twice."""
     runs: list[ScoredRun] = []
     for store in stores:
         run = ScoredRun(store)
@@ -205,7 +191,7 @@ def read_runs(stores: Sequence[Store]) -> list[ScoredRun]:
 
 
 def across_line(runs: Sequence[ScoredRun]) -> str:
-    """Return the line on the sampling in which ``runs`` differ as told (`ScoredRun.across`), or
+    """Return the line on the sampling in which ``runs`` differ if `ScoredRun.across` allows it, or
     ""."""
 
     def sampling(run: ScoredRun) -> dict[str, str]:
@@ -220,11 +206,10 @@ def across_line(runs: Sequence[ScoredRun]) -> str:
 
 @dataclass(frozen=True)
 class BenchmarkRuns:
-    """One benchmark, the runs that contain it, and their summaries in the same order."""
+    """The runs that contain one benchmark, and their summaries in the same order."""
 
     benchmark: str
-    reporting: type[Benchmark]
-    """Class of the benchmark, or a default class, with the rule sets that all runs share."""
+    reporting: type[Benchmark]  # with the rule sets that all runs share
     runs: Sequence[ScoredRun]
     reported: Sequence[BenchmarkResult]
 
@@ -294,11 +279,30 @@ def diverged_line(run: ScoredRun, benchmark: str) -> Iterator[str]:
         )
 
 
-def merge_facts(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
-    """Yield a line for each distinct fact, with the labels of the runs that have it.
+def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield notes on the answers of an endpoint, from the summary of a run."""
+    if facts is None:
+        return
+    models, fingerprints = facts["models"], facts["fingerprints"]
+    if len(models) > 1:
+        yield f"THE ENDPOINT CHANGED ITS MODEL within the run: {_join_counts(models)}"
+    if not models:
+        yield "the endpoint does not report which model answered"
+    if len(fingerprints) > 1:
+        counts = _join_counts(fingerprints)
+        yield f"answers came from {len(fingerprints)} system fingerprints: {counts}"
+    if calls := facts["calls_without_usage"]:
+        yield f"{calls} answers had no usage data: the tokens of their rows are unknown"
 
-    ``facts``: (label, fact). ``runs``: number of all runs; for a single run, labels are omitted.
-    """
+
+def _join_counts(names: Mapping[str, int]) -> str:
+    ordered = sorted(names.items(), key=lambda pair: (-pair[1], pair[0]))
+    return join_names([f"{name[:80]} ({count} answers)" for name, count in ordered], 5)
+
+
+def merge_facts(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
+    """Yield a line for each distinct fact, with the labels of the runs that have the fact.
+    ``facts``: (label, fact). ``runs``: number of all runs; for a single run, labels are omitted."""
     labels: dict[str, list[str]] = {}
     for label, fact in facts:
         labels.setdefault(fact, []).append(label)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import ceil, sqrt
+from typing import Protocol
 
 import numpy as np
 from scipy import special, stats
@@ -19,12 +19,8 @@ from ace_ray.util.stats import Interval
 
 ALPHA = 0.05
 POWER = 0.8
-# Maximum moves for which every pattern of signs is tried.
-MOST_ENUMERATED = 12
-
-MCNEMAR = "exact McNemar"
-SIGN_FLIP = "exact sign flip"
-CLUSTERED = "clustered McNemar"
+MOST_ENUMERATED = 12  # maximum moves for which every pattern of signs is tried
+MCNEMAR, SIGN_FLIP, CLUSTERED = "exact McNemar", "exact sign flip", "clustered McNemar"
 _SAME = 1e-9
 
 
@@ -62,8 +58,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 @dataclass(frozen=True, slots=True)
 class Share:
     """A share of units, 0..1. ``units``: number of independent units with the variance of this
-    share. ``clusters``: number of clusters; ``mixed``: of those that contribute to it, or of those
-    that do not contribute all their units, whichever are fewer."""
+    share. ``clusters``: number of clusters. ``mixed``: number of clusters that contribute to the
+    share, or of clusters that do not contribute all their units, whichever is smaller."""
 
     value: float
     units: float
@@ -137,7 +133,11 @@ def change_of(moves: np.ndarray, sizes: np.ndarray, answers: int) -> Change | No
     return Change(gained, lost, correlation)
 
 
-def rows_to_decide(estimate: Share | Change, limit: float, alpha: float, n: int) -> int | None:
+class Estimate(Protocol):
+    def interval(self, alpha: float, growth: float) -> Interval: ...
+
+
+def rows_to_decide(estimate: Estimate, limit: float, alpha: float, n: int) -> int | None:
     """Return how many more rows than ``n`` put the one-sided bound at ``alpha`` on one side of
     ``limit`` if the shares stay the same; None if even a thousand times as many do not."""
 
@@ -157,18 +157,11 @@ def rows_to_decide(estimate: Share | Change, limit: float, alpha: float, n: int)
 def detectable_effect(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
     """Compute the smallest true difference that these clusters show with a power of 80 %.
 
-    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. With z from
-    `_detection_z` and n units, the result is ``z * sqrt(sum(moves ** 2)) / n``. It is at least
-    ``z ** 2 * sum(sizes ** 2) / n ** 2``, since a difference of d requires that a share d of the
-    units differs (Connor 1987, in its conservative form). Returns None if the result exceeds 1."""
-    n = float(sizes.sum())
-    z = _detection_z(tests)
+    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. With n units and z,
+    the sum of the normal quantiles of level and power, the result is ``z * sqrt(sum(moves ** 2)) /
+    n``. The result is at least ``z ** 2 * sum(sizes ** 2) / n ** 2``, since a difference of d
+    requires that a share d of the units differs (Connor 1987). Returns None above 1."""
+    n, z = float(sizes.sum()), float(special.ndtri(1 - ALPHA / tests / 2) + special.ndtri(POWER))
     by_variance = z * sqrt(float(np.sum(moves**2))) / n
     difference = max(by_variance, z * z * float(np.sum(np.square(sizes, dtype=float))) / n**2)
     return difference if difference <= 1 else None
-
-
-@cache
-def _detection_z(tests: int) -> float:
-    """Return z: the smallest detectable difference, divided by its standard error."""
-    return float(stats.norm.isf(ALPHA / tests / 2) + stats.norm.ppf(POWER))

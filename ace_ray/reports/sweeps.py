@@ -61,8 +61,7 @@ class Sweep:
     lines: Sequence[CostRecord]
     runs: Sequence[ScoredRun]
     left_out: Sequence[OmittedModel]
-    early: Sequence[EarlyDecision] = ()
-    """Early decisions on runs that have begun."""
+    early: Sequence[EarlyDecision] = ()  # on runs that have begun
 
     @property
     def reference(self) -> str | None:
@@ -74,13 +73,10 @@ def load_sweep(store: Store) -> Sweep | None:
     """Read the sweep in ``store``. Returns None if ``store`` is not a sweep.
 
     Complete runs that cannot be read are listed with the reason in ``left_out``, like failed runs.
-
-    Raises `UserError`: a file of the sweep itself is missing or damaged.
-    """
-    read = read_sweep(store)
-    if read is None:
+    Raises `UserError` when a file of the sweep itself is missing or damaged."""
+    if (sweep_parts := read_sweep(store)) is None:
         return None
-    manifest, lines = read
+    manifest, lines = sweep_parts
     runs: list[ScoredRun] = []
     left_out: list[OmittedModel] = []
     early: list[EarlyDecision] = []
@@ -133,8 +129,7 @@ def read_sweep(store: Store) -> tuple[SweepManifest, list[CostRecord]] | None:
 
 def run_folders(store: Store) -> list[str] | None:
     """Return the folders of a sweep's runs that have started; None if ``store`` is not a sweep.
-
-    Raises `UserError`: the ledger is damaged."""
+    Raises `UserError` when the ledger is damaged."""
     if store.get(SWEEP) is None:
         return None
     run_ids = [line.run_id for line in ledger_lines(store) if line.run_id]
@@ -142,7 +137,7 @@ def run_folders(store: Store) -> list[str] | None:
 
 
 def seconds_of(line: CostRecord) -> dict[str, float]:
-    """Return the device seconds of each part in `PARTS`; {} if the run has no device time."""
+    """Return the device seconds of each part in `PARTS`; {} if they are unknown."""
     return {part: line.seconds.get(part, 0.0) for part in PARTS} if line.seconds else {}
 
 
@@ -152,31 +147,23 @@ def ledger_table(sweep: Sweep) -> Table:
     header += [f"{title} (s)" for title in PARTS.values()]
     header += ["Total (s)", "Entries", "Prompt tokens", "Completion tokens", "Cost"]
     header += ["Per 1,000 entries (s)", "Per 1,000 entries (cost)"]
-    return Table(
-        name="ledger",
-        title="Ledger: device seconds, tokens and cost",
-        header=header,
-        lines=[*(_line(line) for line in sweep.lines), _sums(sweep)],
-        notes=[
-            "device seconds: time of each reserved device, counted once",
-            "cost: device time times the price per hour in the sweep's config; N/A without a price",
-        ],
-    )
+    notes = [
+        "device seconds: time of each reserved device, counted once",
+        "cost: device time times the price per hour in the sweep's config; N/A without a price",
+    ]
+    lines = [*(_line(line) for line in sweep.lines), _sums(sweep)]
+    return Table("ledger", "Ledger: device seconds, tokens and cost", header, lines, notes)
 
 
 def _line(line: CostRecord) -> list[Value]:
     seconds = seconds_of(line)
     return [
-        line.label,
-        line.step,
-        line.state,
-        line.engine or None,
+        *(line.label, line.step, line.state, line.engine or None),
         f"{line.devices:g} {line.device}" if line.devices else None,
         *(number(seconds.get(part), ".1f") for part in PARTS),
         number(sum(seconds.values()) if seconds else None, ".1f"),
         line.entries if seconds else None,
-        line.tokens.get("prompt"),
-        line.tokens.get("completion"),
+        *(line.tokens.get(kind) for kind in ("prompt", "completion")),
         number(line.cost, ".4f"),
         number(line.per_1000.get("device_s"), ".1f"),
         number(line.per_1000.get("cost"), ".4f"),
@@ -189,12 +176,11 @@ def _sums(sweep: Sweep) -> list[Value]:
     entries = sum(line.entries for line in sweep.lines)
     priced = all(line.cost is not None for line in sweep.lines if line.seconds)
     cost = sum(line.cost or 0.0 for line in sweep.lines) if seconds and priced else None
-    tokens = [line.tokens for line in sweep.lines if line.tokens]
     totals = {"device_s": sum(part_sums), "cost": cost}
     record = CostRecord("All", None, "", "", seconds=dict(zip(PARTS, part_sums, strict=True)))
     record.entries, record.cost = entries, cost
     for kind in ("prompt", "completion"):
-        counts = [spent.get(kind) for spent in tokens]
+        counts = [line.tokens.get(kind) for line in sweep.lines if line.tokens]
         record.tokens[kind] = None if None in counts else sum(filter(None, counts))
     if entries:
         record.per_1000 = {k: n if n is None else 1000 * n / entries for k, n in totals.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
@@ -26,9 +26,8 @@ def print_table(table: Table, console: Console, *, intervals: bool) -> None:
     for line in table.lines:
         grid.add_row(*(to_text(cell(value, intervals=intervals)) for value in line))
     # A file does not limit the width of a table as a terminal does.
-    wide = console
-    if not console.is_terminal:
-        wide = Console(file=console.file, width=200, quiet=console.quiet)
+    wide = Console(file=console.file, width=200, quiet=console.quiet)
+    wide = console if console.is_terminal else wide
     print_line(console, table.title if table.lines else f"{table.title}: no runs to show")
     if table.lines:
         wide.print(grid)
@@ -67,38 +66,40 @@ def csv_text(table: Table) -> str:
     If any share is partial, a column ``partial`` follows, with "yes" for partial shares. A quote
     precedes texts that a spreadsheet would execute."""
     header: list[str] = []
-    # Number of columns in the file for each column of the table.
-    widths = []
+    widths = []  # number of columns in the file for each column of the table
     for at, name in enumerate(table.header):
         shares = [v for line in table.lines if isinstance(v := line[at], Estimate)]
         partial = ["partial"] if any(share.partial for share in shares) else []
         columns = ["low", "high", "n", *partial] if shares else []
-        header += [spreadsheet(name), *(f"{name} {part}" for part in columns)]
+        header += [name, *(f"{name} {part}" for part in columns)]
         widths.append(1 + len(columns))
     lines = (
         [text for pair in zip(line, widths, strict=True) for text in _csv_cells(*pair)]
         for line in table.lines
     )
-    return _csv([header, *lines])
+    return csv_lines([header, *lines])
 
 
-def _csv_cells(value: Value, width: int) -> list[str]:
+def _csv_cells(value: Value, width: int) -> list[str | int]:
     if not isinstance(value, Estimate):
-        text = spreadsheet(value) if isinstance(value, str) else cell(value)
-        return [text] if width == 1 else [NOT_AVAILABLE] * width
+        return [NOT_AVAILABLE if value is None or width > 1 else value] * width
     shares = (f"{100 * x:.4f}" for x in (value.value, *value.interval))
-    return [*shares, str(value.n), "yes" if value.partial else ""][:width]
+    return [*shares, value.n, "yes" if value.partial else ""][:width]
 
 
 def csv_lines(lines: Iterable[Iterable[Any]]) -> str:
     """Return lines of values as CSV. Strings are protected as in `csv_text`."""
-    return _csv([spreadsheet(v) if isinstance(v, str) else v for v in line] for line in lines)
-
-
-def _csv(lines: Iterable[Iterable[Any]]) -> str:
     out = StringIO()
-    csv.writer(out, lineterminator="\n").writerows(lines)
+    cells = ([spreadsheet(v) if isinstance(v, str) else v for v in line] for line in lines)
+    csv.writer(out, lineterminator="\n").writerows(cells)
     return out.getvalue()
+
+
+def csv_records(records: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
+    """Return records as CSV. ``columns``: the header, by default the keys of the first record."""
+    return csv_lines(
+        [columns or list(records[0] if records else ()), *(r.values() for r in records)]
+    )
 
 
 def cell(value: Value, *, intervals: bool = False) -> str:

@@ -24,13 +24,13 @@ def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
     # Row ids of two models differ.
     flips = between(tmp_path, base, [r | {"row_id": r["row_id"][::-1]} for r in second])
     assert flips.paired == 4
-    assert [(flip.change, flip.id) for flip in flips.flips] == [
+    assert [(flip["change"], flip["id"]) for flip in flips.flips] == [
         ("gained", "normal_preference_1"),
         ("lost", "normal_preference_2"),
     ]
     gained, lost = flips.flips
-    assert (gained.base.output, gained.other.output) == ("base 1", "other 1")
-    assert (lost.base.valid, lost.other.valid) == (True, False)
+    assert (gained["base_output"], gained["other_output"]) == ("base 1", "other 1")
+    assert (lost["base_error_type"], lost["other_error_type"]) == ("", "param_value")
     assert flip_table(flips).lines == [["normal_preference", 1, 1]]
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import ace_ray
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.comparability import comparable_sets, differences
 from ace_ray.errors import UserError
-from ace_ray.reports.compare import WARNING, compare
+from ace_ray.reports.compare import compare
 from ace_ray.reports.compared_runs import NotComparable, make_pairs
-from ace_ray.reports.comparison import Comparison, compare_runs
+from ace_ray.reports.comparison import WARNING, Comparison, compare_runs
 from ace_ray.reports.report_data import comparison_table
 from ace_ray.reports.runs import group_runs, load_runs
 from tests.report.builders import Page, Row, block, everything, is_sound, load_run, row, write_run
@@ -292,6 +293,17 @@ def test_runs_are_compared_across_sampling_when_told(tmp_path: Path, invoke: Any
         run_compare([folders[0], more_samples], across=("sampling",))
 
 
+def test_in_python_a_comparison_is_quiet_and_a_data_frame(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pandas")
+    comparison = ace_ray.compare([*map(str, two(tmp_path, ROWS, WORSE))], rules="strict")
+    assert (capsys.readouterr().out, repr(comparison)) == ("", "<Comparison of A, B: 1 lines>")
+    frame = comparison.dataframe()
+    assert (frame["difference"].tolist(), frame["lost"].tolist()) == ([-0.5], [10])
+    assert comparison.dataframe(kept=True)["kept"].tolist() == [0.0]
+
+
 def test_runs_keep_the_labels_of_their_sweep(tmp_path: Path) -> None:
     folders = two(tmp_path, ROWS, WORSE)
     for folder, label in zip(folders, ("int4", "fp8"), strict=True):
@@ -306,11 +318,12 @@ def test_a_forced_comparison_warns(tmp_path: Path, invoke: Any) -> None:
     out = tmp_path / "out"
     result = invoke("compare", *folders, "--out", out)
     assert (result.code, result.stdout, out.exists()) == (2, "", False)
-    *listed, last = result.stderr.strip().splitlines()
-    assert len(listed) == 2
-    assert "the runs differ in conditions that affect scores (2 differences" in last
+    listed, last = result.stderr.strip().splitlines()
+    assert "sampling.max_tokens is " in listed, "each difference is printed once"
+    assert "affect scores: not comparable: sampling.temperature is 0.0 in A; 0.5 in B (and" in last
     text = run_compare(folders, allow_different=True, out=str(out))
     assert text.startswith(f"WARNING: {WARNING}:")
+    assert text.count("WARNING") == 1
     for output in (text, (out / "report.html").read_text()):
         assert "not comparable: sampling.temperature is 0.0 in A; 0.5 in B" in output
 

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.reports.comparison_tables import p_text, sentence
-from ace_ray.reports.hypotheses import Noise, repeats_of, results_of
+from ace_ray.reports.hypotheses import Noise, measure, repeats_of, results_of
 from ace_ray.reports.hypotheses import TestResult as Result
 from ace_ray.reports.paired import Cells, PairedData, cells_of, groups_of, pairs_of
 from ace_ray.reports.significance import (
@@ -86,7 +86,7 @@ def lines(
         repeats=repeats or [None] * len(runs),
         seeds=[None] * len(runs),
     )
-    return results_of([data], [("r0", label) for label in labels[1:]], rules)
+    return results_of(measure([data], [("r0", label) for label in labels[1:]], rules))
 
 
 def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:

@@ -33,6 +33,10 @@ ANSWERS = [
     ({"metrics": [{"at_least": 0.7}]}, 0, "GO"),
     ({"metrics": [{"at_least": 0.9}]}, 3, "NO-GO"),
     ({"metrics": [{"at_least": 0.76}]}, 4, "INCONCLUSIVE"),
+    ({"metrics": [{"at_most": 0.8}]}, 0, "GO"),
+    ({"metrics": [{"at_most": 0.7}]}, 3, "NO-GO"),
+    ({"metrics": [{"at_least": 1}]}, 3, "NO-GO"),
+    ({"metrics": [{"rise_at_most": 0}]}, 0, "GO"),
     ({"metrics": [{"drop_at_most": 0.3}]}, 0, "GO"),
     ({"metrics": [{"drop_at_most": 0.02}]}, 3, "NO-GO"),
     ({"unscored_at_most": 0.0}, 0, "GO"),
@@ -106,7 +110,7 @@ def test_the_whole_interval_decides(value: float, interval: Any, answer: str, wo
         return value + low, value + high
 
     estimate: Any = SimpleNamespace(value=value, interval=scaled)
-    check = limit_check("", estimate, 0.5, 0.05, 100, "", str)
+    check = limit_check("", estimate, 0.5, 0.05, 100, "at_least")
     assert (check.answer, words in check.reason) == (answer, True)
 
 
@@ -157,6 +161,8 @@ MISTAKES = [
     ({"metrics": [{"benchmark": "nope", "at_least": 0.5}]}, "no shared benchmark 'nope'"),
     ({"metrics": [{}]}, "needs at_least or drop_at_most"),
     ({"metrics": [{"drop_at_most": 0.1}]}, "name one with --against"),
+    ({"metrics": [{"metric": "trigger_f1", "at_least": 0.1}]}, "'trigger_f1' compares two runs"),
+    ({"metrics": [{"metric": "trigger_f1", "drop_at_most": 0.1}]}, "takes no 'drop_at_most'"),
     ({"at_leats": 1}, "at_leats"),
     ({}, "sets no limit"),
 ]
@@ -253,6 +259,6 @@ def test_simulated_pairs_go_at_the_nominal_rate(drop: float, least: float, max_r
         drawn = draw.random(rows)
         moves = (drawn > 1 - (flips - drop) / 2).astype(float) - (drawn < (flips + drop) / 2)
         change = change_of(moves, np.ones(rows), rows)
-        check = limit_check("", change, -0.02, 0.05, rows, "", str)
+        check = limit_check("", change, 0.02, 0.05, rows, "drop_at_most")
         answers.append(check.answer)
     assert least <= answers.count("GO") / pairs <= max_rate

@@ -11,7 +11,7 @@ import pytest
 
 import ace_ray
 from ace_ray.reports.comparison import Comparison, compare_runs
-from ace_ray.reports.kept_tables import verdicts
+from ace_ray.reports.comparison_tables import verdicts
 from ace_ray.reports.lost_answers import FATES
 from ace_ray.reports.runs import load_runs
 from tests.report.builders import Row, block, everything, row, write_run
@@ -43,8 +43,8 @@ def test_right_answers_are_kept_lost_and_gained(tmp_path: Path) -> None:
     assert [k["not_worse"] for k in comparison.kept] == ["undecided", "no", "yes"]
     assert 0 < line["rows_to_decide"] < 3000
     first, second, third = verdicts(comparison.kept)
-    assert first.startswith("C1 keeps 99.0 % [98.1, 99.5] of the right answers of R; not worse by ")
-    assert first.endswith(
+    assert first == (
+        f"C1 keeps 99.0 % [98.1, 99.5] of the right answers of R on {CATEGORY} (en); not worse by "
         f"more than 1 point: undecided, about {line['rows_to_decide']:,} more rows would decide"
     )
     assert second.endswith("1 point: no")

@@ -180,12 +180,12 @@ def test_the_marker_of_a_report_names_no_file_outside(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("x")
     folder = tmp_path / "report"
-    write(claim(str(folder)), {"a.csv": b"a", "old.csv": b"o"}, {})
+    write(claim(str(folder)), {"a.csv": b"a", "old.csv": b"o"}, [], {})
     marker = json.loads((folder / "report.json").read_text())
     marker["files"] += ["../victim", "..", "", "report.json", 7]
     (folder / "report.json").write_text(json.dumps(marker))
     (folder / "kept.txt").write_text("somebody's")
-    write(claim(str(folder)), {"a.csv": b"b"}, {})
+    write(claim(str(folder)), {"a.csv": "b"}, [], {})
     assert victim.exists()
     assert sorted(p.name for p in folder.iterdir()) == ["a.csv", "kept.txt", "report.json"]
 

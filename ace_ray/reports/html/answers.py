@@ -17,19 +17,15 @@ from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.rows import messages_of
 from ace_ray.types import ResultRow, digest
 
-HOST = "127.0.0.1"
-# Default address of ``ace-ray view``.
-PORT = 8642
+HOST, PORT = "127.0.0.1", 8642  # default address of ``ace-ray view``
 # Maximum wrong answers in a report over all runs. A phone's browser can open such a page.
 MOST = 400
-# Maximum characters of an answer, a gold answer, a state or a message.
-TEXT = LONGEST
-# Maximum characters of all messages of an answer.
-MESSAGES = 16_000
-# Maximum messages of an answer; `MESSAGES` does not limit the number of empty messages.
-MOST_MESSAGES = 500
-_REASON = 1_000
-_COLUMNS = ["messages", "output", "reasoning", "state", "gold"]
+# Maximum characters of an answer, a gold answer, a state or a message, and of a checker's reason.
+TEXT, _REASON = LONGEST, 1_000
+# Maximum characters of all messages of an answer, and maximum messages, which may be empty.
+MESSAGES, MOST_MESSAGES = 16_000, 500
+_JSON = ("state", "gold")
+_COLUMNS = ["messages", "output", "reasoning", *_JSON]
 _Item = TypeVar("_Item")
 
 
@@ -44,11 +40,8 @@ WrongAnswers = tuple[Sequence[tuple[ScoredRun, Sequence[ResultRow]]], int]
 
 
 def choose(runs: Sequence[ScoredRun], per_category: int, limit: int = MOST) -> WrongAnswers:
-    """Choose at most ``per_category`` wrong rows of each category (per run and language).
-
-    The total is at most ``limit``. If that is too few, each category of each run gets its first row
-    before any category gets a second row.
-    """
+    """Choose at most ``per_category`` wrong rows of each category (per run and language), and at
+    most ``limit`` in all: first the first row of each category of each run, then the second."""
 
     def error_types(row: ResultRow) -> tuple[str, ...]:
         return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
@@ -89,21 +82,11 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
     by_run, wrong = sample
     views = [view for run, rows in by_run for view in _views(run, rows, rule_sets)]
     judged = [judgement for view in views for judgement in view["judgements"]]
-    view = {
-        "answers": views,
-        "choices": {
-            "runs": list(dict.fromkeys(view["run"] for view in views)),
-            "languages": list(dict.fromkeys(view["language"] for view in views)),
-            "categories": list(dict.fromkeys(view["category"] for view in views)),
-            "types": {
-                rules: sorted(
-                    {j["error_type"] for j in judged if j["rules"] == rules and not j["valid"]}
-                )
-                for rules in rule_sets
-            },
-        },
-        "wrong": wrong,
-    }
+    faults = {(j["rules"], j["error_type"]) for j in judged if not j["valid"]}
+    keys = {"runs": "run", "languages": "language", "categories": "category"}
+    choices: dict[str, Any] = {n: list(dict.fromkeys(v[k] for v in views)) for n, k in keys.items()}
+    choices["types"] = {r: sorted(kind for rules, kind in faults if rules == r) for r in rule_sets}
+    view = {"answers": views, "choices": choices, "wrong": wrong}
     return Section("answers", "Wrong answers", "answers.html.j2", view)
 
 
@@ -113,11 +96,9 @@ def _views(
     """Yield the template's values for each row, except rows that no longer exist. Texts are cut
     when they are read, since all texts together may have gigabytes."""
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
-    by_id = {row.row_id: row for row in rows}
-    views = {
-        texts["row_id"]: _view(run, by_id[texts["row_id"]], texts, rule_sets)
-        for texts in run.read_columns(rows, columns)
-    }
+    by_id, views = {row.row_id: row for row in rows}, {}
+    for texts in run.read_columns(rows, columns):
+        views[texts["row_id"]] = _view(run, by_id[texts["row_id"]], texts, rule_sets)
     return (views[row.row_id] for row in rows if row.row_id in views)
 
 
@@ -142,6 +123,7 @@ def _view(
         if (verdict := row.verdicts.get(rules)) is not None
     ]
     wrong = [j for j in judgements if not j["valid"]]
+    state, gold = (None if (t := texts[n]) is None else json_excerpt(t, TEXT) for n in _JSON)
     return {
         **{name: getattr(row, name) for name in ("row_id", "language", "category", "id", "sample")},
         "run": run.label,
@@ -151,19 +133,15 @@ def _view(
         "left_out": len(messages) - len(message_views),
         "output": excerpt(texts["output"], TEXT),
         "reasoning": excerpt(texts["reasoning"], TEXT) if texts["reasoning"] else None,
-        "state": None if texts["state"] is None else json_excerpt(texts["state"], TEXT),
-        "gold": None if texts["gold"] is None else json_excerpt(texts["gold"], TEXT),
-        "judgements": judgements,
+        **{"state": state, "gold": gold, "judgements": judgements},
         "wrong": [j["rules"] for j in wrong],
         "types": [f"{j['rules']} {j['error_type']}" for j in wrong],
     }
 
 
 def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first messages, up to `MESSAGES` characters.
-
-    ``open``: whether the page shows the message unfolded. System messages are folded, since they
-    are long and similar in all rows."""
+    """Return the first messages, up to `MESSAGES` characters. ``open``: whether the page shows the
+    message unfolded; system messages are folded, since they are long and similar in all rows."""
     views: list[dict[str, Any]] = []
     room = MESSAGES
     for message in messages[:MOST_MESSAGES]:

@@ -1,70 +1,66 @@
-"""Build the report sections on differences between runs: test results and flips."""
+"""Build the report sections on differences between runs: what is kept, test results and flips."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ace_ray.reports.comparison import ReportedComparison
-from ace_ray.reports.comparison_tables import sentences_of, tables_of
+from ace_ray.errors import UserError
+from ace_ray.reports.compared_runs import NotComparable
+from ace_ray.reports.comparison import Comparison
+from ace_ray.reports.comparison_tables import headlines, kept_tables, sentences_of, tables_of
 from ace_ray.reports.excerpts import excerpt
-from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_table
+from ace_ray.reports.flips import SIDES, WORDS, Flips, flip_table
 from ace_ray.reports.html.answers import interleave
 from ace_ray.reports.html.page import LONGEST, Section
-from ace_ray.reports.kept_tables import headlines, kept_tables
 
-# Maximum flips of each direction that are shown for a pair of runs.
-FLIPS = 25
+FLIPS = 25  # maximum flips of each direction that are shown for a pair of runs
 
 
-def kept(reported: ReportedComparison | None) -> Section:
-    """Build the section on what candidates keep of their reference."""
-    view = None
-    if reported is not None and reported.comparison is not None and reported.comparison.kept:
-        kept, noise = reported.comparison.kept, reported.comparison.noise
+def comparison(compared: Comparison | UserError | None) -> Iterator[Section]:
+    """Yield the sections on what candidates keep of their reference and with test results; or the
+    reason why the runs cannot be compared."""
+    if isinstance(compared, UserError):
+        lines = compared.lines if isinstance(compared, NotComparable) else []
+        why = {"why": compared.what if lines else str(compared), "differences": lines}
+        yield Section("comparison", "Comparison", "refusal.html.j2", why)
+    elif compared is not None:
+        kept, noise = compared.kept, compared.noise
         tables = kept_tables(headlines(kept))
-        view = {"noise": noise, "tables": tables, "groups": kept_tables(kept)}
-    return Section("kept", "What is kept", "kept.html.j2", view)
+        view = {"noise": noise, "tables": tables, "groups": kept_tables(kept)} if kept else None
+        yield Section("kept", "What is kept", "kept.html.j2", view)
+        tested = {
+            "shown": sentences_of(compared.results),
+            "lines": len(compared.results),
+            "pairs": tables_of(compared.results),
+            "notes": [*compared.cautions, *compared.notes, *(() if kept else noise)],
+        }
+        yield Section("comparison", "Comparison", "comparison.html.j2", tested)
 
 
-def comparison(reported: ReportedComparison | None) -> Section:
-    """Build the section with test results, or the reason why the runs cannot be compared."""
-    if reported is None or reported.comparison is None:
-        why = reported and {"why": reported.refused, "differences": reported.differences}
-        return Section("comparison", "Comparison", "refusal.html.j2", why)
-    compared = reported.comparison
-    view = {
-        "shown": sentences_of(compared.results),
-        "lines": len(compared.results),
-        "pairs": tables_of(compared.results),
-        "notes": [*compared.cautions, *compared.notes, *(() if compared.kept else compared.noise)],
-    }
-    return Section("comparison", "Comparison", "comparison.html.j2", view)
-
-
-def flips(reported: ReportedComparison | None) -> Section:
-    """Build the section with flips and both answers of each flip."""
-    view = None
-    if reported is not None and reported.flips:
-        view = {"pairs": list(map(_pair, reported.flips)), "unflipped": reported.unflipped}
+def flips(pairs: Sequence[Flips], unflipped: Sequence[str] = ()) -> Section:
+    """Build the section with flips and both answers of each flip. ``unflipped``: labels of runs
+    whose flips are not shown."""
+    view = {"pairs": list(map(_pair, pairs)), "unflipped": unflipped} if pairs else None
     return Section("flips", "Flips", "flips.html.j2", view)
 
 
 def _pair(flipped: Flips) -> dict[str, Any]:
     """Return the template's values for two runs. ``left_out`` counts flips that are not shown."""
-    chosen: list[Flip] = []
+    chosen: list[Mapping[str, Any]] = []
     for change in WORDS:
-        turned = [flip for flip in flipped.flips if flip.change == change]
-        chosen += interleave(turned, lambda flip: flip.category)[:FLIPS]
+        turned = [flip for flip in flipped.flips if flip["change"] == change]
+        chosen += interleave(turned, lambda flip: str(flip["category"]))[:FLIPS]
     return {
         "base": flipped.base,
         "other": flipped.other,
         "tables": [flip_table(flipped)],
         "flips": [
             {
-                "id": flip.id,
-                "where": flip.language + (f", sample {flip.sample}" if flip.sample else ""),
-                "turned": WORDS[flip.change],
-                "sides": [_answer(flipped.base, flip.base), _answer(flipped.other, flip.other)],
+                "id": flip["id"],
+                "where": flip["language"] + (f", sample {n}" if (n := flip["sample"]) else ""),
+                "turned": WORDS[flip["change"]],
+                "sides": [_answer(flipped, flip, side) for side in SIDES],
             }
             for flip in chosen
         ],
@@ -72,11 +68,12 @@ def _pair(flipped: Flips) -> dict[str, Any]:
     }
 
 
-def _answer(label: str, answer: Answer) -> dict[str, Any]:
+def _answer(flipped: Flips, flip: Mapping[str, Any], side: str) -> dict[str, Any]:
+    valid = (flip["change"] == "lost") == (side == "base")
     return {
-        "label": label,
-        "verdict": "valid" if answer.valid else answer.error_type,
-        "valid": answer.valid,
-        "error": answer.error,
-        "output": excerpt(answer.output, LONGEST),
+        "label": getattr(flipped, side),
+        "verdict": "valid" if valid else flip[f"{side}_error_type"],
+        "valid": valid,
+        "error": flip[f"{side}_error"],
+        "output": excerpt(flip[f"{side}_output"], LONGEST),
     }

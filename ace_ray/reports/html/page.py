@@ -23,8 +23,7 @@ from markupsafe import Markup, escape
 from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table
 from ace_ray.reports.excerpts import mark_hidden
 
-# Maximum characters of a value in a template. Texts of models are exempt by the filter `whole`,
-# since `excerpt` has cut them.
+# Maximum characters of a value in a template. The filter `whole` exempts what `excerpt` has cut.
 LONGEST = 4_000
 
 
@@ -47,10 +46,10 @@ def render(title: str, facts: Sequence[str], sections: Sequence[Section]) -> byt
         f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
+    content = {"title": title, "facts": facts, "sections": sections, "style": style}
     template = environment().get_template("report.html.j2")
     # `mark_hidden` has replaced lone surrogates, so the text can be encoded.
-    content = {"title": title, "facts": facts, "sections": sections}
-    return template.render(content, style=style, script=script, policy=policy).encode()
+    return template.render(content, script=script, policy=policy).encode()
 
 
 @cache
@@ -62,18 +61,15 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
     """Return the Jinja environment for the templates in ``folder`` of ``package``. These templates
     may import the templates of reports."""
     folders = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
+    loader = ChoiceLoader([PackageLoader(*pair) for pair in folders])
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(*pair) for pair in folders]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_finalize
     )
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.tests["estimate"] = lambda value: isinstance(value, Estimate)
     filters: dict[str, Callable[..., Any]] = {
         "percent": lambda share: f"{100 * share:.1f}",
-        "thousands": lambda number: f"{number:,}",
+        "thousands": "{:,}".format,
         "kinds": _kinds,
         "whole": escape,
         "figure": lambda figure: Markup(figure_svg(figure)),
@@ -108,14 +104,9 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#
 _DASHES = ("none", "6 3", "2 3")
 _MOST_TICKS = 6
 _AXES = {"step": "training step", "cost": "cost of an entry", "tokens": "tokens of an answer"}
-# Height of a line of text.
-_LINE = 18
-# Height of a bar with its margin.
-_BAR = 26
-# Size of a panel, including its title and axis labels.
-_WIDTH, _HEIGHT = 420, 250
-# Margins of a panel, for titles and labels.
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 24, 38
+_LINE, _BAR = 18, 26  # heights of a line of text, and of a bar with its margin
+_WIDTH, _HEIGHT = 420, 250  # of a panel, with its title and axis labels
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 24, 38  # margins of a panel, for title and labels
 
 
 @dataclass(frozen=True)
@@ -129,13 +120,11 @@ class _Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        warp: Callable[[float], float] = math.log if self.log else float
-        low, high = warp(self.low), warp(self.high)
-        return self.start + (warp(value) - low) / (high - low) * (self.end - self.start)
+        low, high, at = map(math.log if self.log else float, (self.low, self.high, value))
+        return self.start + (at - low) / (high - low) * (self.end - self.start)
 
 
-def inline_svg(figure: Curves) -> str:
-    """Return ``figure`` as one ``<svg>`` element in the colour of the surrounding text."""
+def _curves_svg(figure: Curves) -> str:
     names = list(dict.fromkeys(name for series in figure.panels.values() for name in series))
     columns = min(len(figure.panels), 2)
     rows = -(-len(figure.panels) // columns)
@@ -147,9 +136,8 @@ def inline_svg(figure: Curves) -> str:
         across, ticks = _axis(figure, xs, left)
         up = _Scale(-3, 103, top + _HEIGHT - _BOTTOM, top + _TOP)
         parts.append(_text(left + _WIDTH / 2, top + 16, _shorten(title)))
-        levels = [(float(level), str(level)) for level in range(0, 101, 20)]
         by = _AXES.get(figure.axis, figure.axis)
-        parts += _frame(across, up, ticks, levels, f"accuracy (%) by {by}")
+        parts += _frame(across, up, ticks, _round_ticks(100), f"accuracy (%) by {by}")
         for name, points in series.items():
             parts += _curve(points, name, names.index(name), across, up)
             if figure.axis in ("cost", "tokens"):
@@ -170,8 +158,7 @@ class Lines:
     across: str
 
 
-def lines_svg(figure: Lines) -> str:
-    """Return ``figure`` as one ``<svg>`` element, like `inline_svg`."""
+def _lines_svg(figure: Lines) -> str:
     every = [point for points in figure.lines.values() for point in points]
     width, below = 2 * _WIDTH, _LINE + _HEIGHT
     last, peak = (max(*values, 1e-6) for values in zip(*every, strict=True))
@@ -183,9 +170,8 @@ def lines_svg(figure: Lines) -> str:
     return _svg(figure.title, parts, list(figure.lines), 2, below)
 
 
-def bars_svg(figure: Bars) -> str:
-    """Return ``figure`` as one ``<svg>`` element. Each bar shows the shares of the kinds. Kinds for
-    which there is no colour are drawn together."""
+def _bars_svg(figure: Bars) -> str:
+    """Each bar shows the shares of the kinds. Kinds without a colour are drawn together."""
     colours = len(_COLOURS)
     together = len(figure.kinds) > colours
     names = [*figure.kinds[: colours - 1], "other kinds"] if together else list(figure.kinds)
@@ -214,19 +200,14 @@ Figure = Curves | Bars | Lines
 
 
 def figure_svg(figure: Figure) -> str:
-    """Return ``figure`` as one ``<svg>`` element."""
-    match figure:
-        case Lines():
-            return lines_svg(figure)
-        case Bars():
-            return bars_svg(figure)
-        case _:
-            return inline_svg(figure)
+    """Return ``figure`` as one ``<svg>`` element in the colour of the surrounding text."""
+    if isinstance(figure, Curves):
+        return _curves_svg(figure)
+    return _bars_svg(figure) if isinstance(figure, Bars) else _lines_svg(figure)
 
 
 def _svg(title: str, parts: Sequence[str], names: Sequence[str], columns: int, below: float) -> str:
-    """Return a figure with its title, ``columns`` panels across, and the legend of ``names`` at
-    ``below``."""
+    """Add the title, and the legend of ``names`` at ``below``. ``columns``: panels across."""
     width = columns * _WIDTH
     parts = [_text(width / 2, 14, _shorten(title, 100), size=12), *parts]
     for number, name in enumerate(names):
