@@ -24,7 +24,6 @@ from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import capture_start
 from ace_ray.models.start_phases import PROCESS, StartPhases
 from ace_ray.types import Completion, EngineFigures, Messages, Sampling, Tools, bounded_raw
-from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line
 from ace_ray.util.secrets import mask_secrets
 
@@ -45,8 +44,8 @@ class VLLMEngine:
 
     ``choice``: the format of chats and answers; `chat` with tools needs a tool parser in it.
     ``swappable``: whether `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters;
-    the base model answers until the first swap. ``phases`` tracks the start. ``metrics_name``: in
-    an actor of Ray, name of the model in the metrics of vLLM that Ray exports. Raises
+    the base model answers until the first swap. ``phases`` tracks the start. ``metrics``: in an
+    actor, name of the model in vLLM's metrics, and the module ``ray.util.metrics``. Raises
     `EngineNotStarted`, and `UserError` if the choice does not fit the model."""
 
     def __init__(
@@ -58,7 +57,7 @@ class VLLMEngine:
         swappable: bool = False,
         adapters: bool = False,
         phases: StartPhases | None = None,
-        metrics_name: str | None = None,
+        metrics: tuple[str, Any] | None = None,
     ) -> None:
         phases = phases or StartPhases(lambda phase: None)
         phases.begin(PROCESS)
@@ -74,7 +73,7 @@ class VLLMEngine:
         if swappable and not adapters:
             arguments = {"worker_extension_cls": EXTENSION, **arguments}
         with capture_start(phases.read):
-            self._engine = _start(folder, arguments, metrics_name)
+            self._engine = _start(folder, arguments, metrics)
         phases.end()
         self._dead = EngineDeadError
         self._params = SamplingParams
@@ -273,15 +272,16 @@ def _arguments(engine_args: Mapping[str, Any], choice: FormatChoice) -> dict[str
     return {**defaults, **engine_args}
 
 
-def _start(folder: Path, arguments: Mapping[str, Any], metrics_name: str | None) -> Any:
-    """Start an `AsyncLLM` with the model in ``folder``."""
+def _start(folder: Path, arguments: Mapping[str, Any], metrics: tuple[str, Any] | None) -> Any:
+    """Start an `AsyncLLM` with the model in ``folder``. ``metrics``: as for `VLLMEngine`."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
     stat_logger = _null_logger()
-    if metrics_name is not None and os.environ.get(RAY_METRICS) != "0":
-        arguments = {"served_model_name": metrics_name, **arguments}
-        stat_logger = _ray_logger() or stat_logger
+    if metrics is not None and os.environ.get(RAY_METRICS) != "0":
+        name, ray_metrics = metrics
+        arguments = {"served_model_name": name, **arguments}
+        stat_logger = _ray_logger(ray_metrics)
     return AsyncLLM.from_engine_args(
         AsyncEngineArgs(model=str(folder), **arguments), stat_loggers=[stat_logger]
     )
@@ -302,13 +302,11 @@ def _null_logger() -> Any:
     return NullLogger
 
 
-def _ray_logger() -> Any:
-    """Return the class that exports vLLM's metrics as metrics of Ray; None if vLLM finds no Ray."""
+def _ray_logger(ray_metrics: Any) -> Any:
+    """Return the class that exports vLLM's metrics through the module ``ray.util.metrics``."""
     from vllm.v1.metrics import ray_wrappers
 
-    if ray_wrappers.ray_metrics is None:
-        log.warning("vLLM's metrics are not exported: vLLM needs the package ray[serve] for this")
-        return None
+    ray_wrappers.ray_metrics = ray_metrics  # vLLM finds the module only if Ray Serve is installed
 
     class RayLogger(ray_wrappers.RayPrometheusStatLogger):  # type: ignore[misc]
         """Exports all but the times between tokens: one observation per token slows the engine."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
+from ray.util import metrics as ray_metrics
 
 from ace_ray.cluster.resources import ROLE_ENGINE_CPUS, gpus_per_worker
 from ace_ray.config.roles import ServedRole
@@ -53,7 +54,8 @@ class RoleEngine:
                 role.model.tool_parser,
                 template_kwargs=role.model.chat_template_kwargs,
             )
-            loaded = VLLMEngine(materialize(model), engine, choice, metrics_name=model.name)
+            metrics = model.name, ray_metrics
+            loaded = VLLMEngine(materialize(model), engine, choice, metrics=metrics)
             monitored = MonitoredEngine(loaded, stall_timeout_s / 4, Clock())
             ray.get(coordinator.update_process.remote(self._process, facts={}))
             Heartbeat(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import ray
+from ray.util import metrics as ray_metrics
 
 from ace_ray.cluster.placement import fetch_on_nodes
 from ace_ray.config.schema import ENDPOINT
@@ -303,7 +304,7 @@ def start_engine(job: WorkerConfig, folder: Path, phases: StartPhases) -> Any:
         swappable=len(job.runs) > 1,
         adapters=job.runs[0].model.adapter is not None,
         phases=phases,
-        metrics_name=job.runs[0].model.name,
+        metrics=(job.runs[0].model.name, ray_metrics),
     )
 
 
