@@ -189,8 +189,8 @@ def _join_counts(names: Mapping[str, int]) -> str:
 def print_benchmark(
     name: str, summary: Mapping[str, Any], console: Console, *, full: bool = False
 ) -> None:
-    """Print a benchmark's scores, the published numbers to compare with, and the findings of its
-    diagnosis. With ``full``, also print its tables."""
+    """Print a benchmark's scores, its floor, the published numbers to compare with, and the
+    findings of its diagnosis. With ``full``, also print its tables."""
     main = summary.get("table") or {"header": [], "lines": []}
     for layout in [{"title": name, **main}, *summary.get("further_tables", [])] if full else ():
         if layout["lines"]:
@@ -199,8 +199,9 @@ def print_benchmark(
     print_line(console, name)
     for line, indent in _score_lines(summary["scores"]):
         _print_line(line, console, indent)
-    if summary.get("comparable"):
-        _print_line(f"  {summary['comparable']}", console, "")
+    for key in ("floor", "comparable"):
+        if summary.get(key):
+            _print_line(f"  {summary[key]}", console, "")
     for finding in summary.get("diagnosis", ()):
         _print_line(f"  {finding['text']}", console, "")
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.aggregates import Column, aggregates, to_aggregates
 from ace_ray.benchmarks.results import Score
-from ace_ray.benchmarks.tau2.options import CATEGORIES, LEADERBOARD
-from ace_ray.types import RULE_SETS
+from ace_ray.benchmarks.tau2.options import CATEGORIES, INSPECT, LEADERBOARD, OTHER_BANKING
+from ace_ray.benchmarks.tau2.verdicts import INACTION
+from ace_ray.types import RULE_SETS, ResultRow
 
 MEAN = "Domains"
 _MOST_TRIALS = 4
@@ -38,16 +39,34 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     ]
 
 
+# By category and id: 1.0 if a task passes when the agent does nothing. Tasks that need a judge are
+# left out.
+Passes = dict[str, dict[str, float]]
+
+
+def count_inaction(rows: Iterable[ResultRow], passes: Passes) -> Iterator[ResultRow]:
+    """Yield ``rows``, and add their tasks to ``passes``."""
+    for row in rows:
+        metrics = row.verdicts["official"].metrics if row.status == "scored" else {}
+        if INACTION in metrics:
+            passes.setdefault(row.category, {})[row.id] = metrics[INACTION]
+        yield row
+
+
 def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table of accuracies, a table with the leaderboard's columns and, if entries have
-    several samples, a table of pass@k."""
-    return {
-        "table": statistics.table(summary, RULE_SETS),
-        "further_tables": [
-            leaderboard(summary),
-            *statistics.sample_tables(summary["categories"], RULE_SETS),
-        ],
-    }
+    several samples, a table of pass@k. ``floor`` is the line on agents that do nothing."""
+    main = {"title": "tau2", **statistics.table(summary, RULE_SETS)}
+    further = [leaderboard(summary), *statistics.sample_tables(summary["categories"], RULE_SETS)]
+    if OTHER_BANKING in summary["categories"]:
+        for table in (main, *further):
+            table["title"] += f" [{INSPECT}]"
+    shares = [
+        f"{name} {passed} of {tasks} tasks ({_percent(passed / tasks)} %)"
+        for name, (passed, tasks) in summary.get("inaction", {}).items()
+    ]
+    floor = {"floor": f"an agent that does nothing passes: {', '.join(shares)}"} if shares else {}
+    return {"table": main, "further_tables": further, **floor}
 
 
 def leaderboard(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,16 +29,22 @@ def _host(sources: ToolSources) -> Host:
 
     def make() -> Host:
         require_allowed(sources)
-        return Host(_HANDLER, lambda: [{"domain": _to_json(sources)}])
+        return _new_host(sources)
 
-    return host_of(("tau2", *key), make)
+    return host_of(("tau2", *key, sources.release, sources.knowledge), make)
+
+
+def _new_host(sources: ToolSources) -> Host:
+    handler = f"{_HANDLER}_with_bm25" if "bm25" in sources.knowledge else _HANDLER
+    return Host(handler, lambda: [{"domain": _to_json(sources)}])
 
 
 def _to_json(sources: ToolSources, *, data: bool = True) -> dict[str, Any]:
     """Return the sources, and the databases if ``data``, as the process reads them."""
-    origin = {"where": sources.copy_name, "known": sources.is_published}
-    fields = {"domain": sources.domain, "texts": sources.source_texts(), **origin}
-    return fields | ({"data": sources.database_texts()} if data else {})
+    fields = {"release": sources.release, "knowledge": sources.knowledge}
+    origin = {"where": sources.copy_name, "known": sources.is_published, "fields": fields}
+    tree = {"domain": sources.domain, "texts": sources.source_texts(), **origin}
+    return tree | ({"data": sources.database_texts()} if data else {})
 
 
 def schemas(sources: ToolSources) -> Schemas:
@@ -70,7 +76,7 @@ def check_domain(sources: ToolSources) -> None:
     """Load a domain's classes and databases once, in a separate process. Raises `UserError` if they
     do not load or must not run."""
     schemas(sources)
-    host = Host(_HANDLER, lambda: [{"domain": _to_json(sources)}])
+    host = _new_host(sources)
     try:
         host.process()
     except (LimitBroken, ProcessLost) as error:
@@ -110,14 +116,20 @@ class TauEnvironment:
     """The environment of an episode, as a `Scenario`."""
 
     def __init__(
-        self, sources: ToolSources, *, solo: bool, initial_state: Mapping[str, Any] | None
+        self,
+        sources: ToolSources,
+        *,
+        solo: bool,
+        initial_state: Mapping[str, Any] | None,
+        criteria: Mapping[str, Any] | None = None,
     ) -> None:
         self._attempt = Attempt(sources)
-        (problem,) = self._attempt.run_ops([("open", _OURS, solo, initialization(initial_state))])
+        begin = initialization(initial_state, criteria)
+        (problem,) = self._attempt.run_ops([("open", _OURS, solo, begin)])
         if problem:
             raise ValueError(f"the task's initial state cannot be set: {problem}")
         for call in calls_of_history(initial_state):
-            self._attempt.run_ops([("replay", _OURS, *call)])
+            self._attempt.run_ops([("replay", _OURS, *call, False)])
         self._attempt.run_ops([("sync", _OURS)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
@@ -158,7 +170,17 @@ def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
     ]
 
 
-def initialization(initial_state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the part of the initial state that an environment needs."""
+def initialization(
+    initial_state: Mapping[str, Any] | None, criteria: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what an environment needs of a task: a part of its initial state, and the names of the
+    discoverable tools in its gold calls. banking_knowledge records reads only of these tools."""
     state = initial_state or {}
-    return {k: state[k] for k in ("initialization_data", "initialization_actions") if k in state}
+    called = [
+        action["arguments"].get("agent_tool_name")
+        for action in (criteria or {}).get("actions") or ()
+        if action["name"] == "call_discoverable_agent_tool"
+    ]
+    reads = {"logged_reads": sorted(filter(None, called))} if called else {}
+    keys = ("initialization_data", "initialization_actions")
+    return {k: state[k] for k in keys if k in state} | reads
