@@ -29,7 +29,7 @@ from ace_ray.benchmarks.tau2.environment.limited import (
     check_domain,
     schemas,
 )
-from ace_ray.benchmarks.tau2.environment.sources import ToolSources, tool_sources
+from ace_ray.benchmarks.tau2.environment.sources import tool_sources
 from ace_ray.benchmarks.tau2.judge import JUDGE_SAMPLING, ask_judge
 from ace_ray.benchmarks.tau2.options import (
     BANKING,
@@ -110,12 +110,12 @@ class Tau2(Benchmark):
         _check_options(options, self._package)
         # Read on the driver: workers lack a copy of the data.
         self._texts = read_prompt_texts(self._package)
+        knowledge = options.knowledge
         self._policies = {
-            c.name: policy(self._package, c, options.policy, options.knowledge)
-            for c in self._categories
+            c.name: policy(self._package, c, options.policy, knowledge) for c in self._categories
         }
         domains = dict.fromkeys(category.domain for category in self._categories)
-        self._sources = {name: self._read_sources(name) for name in domains}
+        self._sources = {name: tool_sources(self._package, name, knowledge) for name in domains}
         self._schemas: dict[str, Schemas] = {}
         self._copy_is_trusted = False
         self._roles: dict[str, Role] = {}
@@ -123,8 +123,8 @@ class Tau2(Benchmark):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
         if options.judge != "none" and self._texts.judge_user:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
-        # By category and id: whether a silent agent passes the task.
-        self._inaction: dict[tuple[str, str], bool | None] = {}
+        # Whether a silent agent passes a task, by the hash of its entry.
+        self._inaction: dict[str, bool | None] = {}
 
     # Entries and prompts.
 
@@ -162,17 +162,16 @@ class Tau2(Benchmark):
             protocol["text_protocol_sha256"] = PROTOCOL_SHA256
         if BANKING in self._sources:
             protocol["knowledge"] = options.knowledge
-        identity = {
+        judging = {"episodes": {"judge": self.judging()}} if "judge" in self._roles else {}
+        return {
             "version": self._package.version,
             "rewards": self._package.release,
             "data_sha256": data_hash(self.dataset()),
             "split": options.split,
             "policy": options.policy,
             "protocol": protocol,
+            **judging,
         }
-        if "judge" in self._roles:
-            identity["episodes"] = {"judge": self.judging()}
-        return identity
 
     def resolved(self) -> dict[str, Any]:
         data = self._options.data
@@ -202,6 +201,10 @@ class Tau2(Benchmark):
             turns.reverse()
         return chat + turns
 
+    def shorter_prompts(self, context_tokens: int, chars_per_token: float) -> str:
+        is_full = BANKING in self._sources and self._options.knowledge == "full_kb"
+        return f"write {_WHERE}.knowledge: grep in place of full_kb" * is_full
+
     # An episode.
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
@@ -221,20 +224,18 @@ class Tau2(Benchmark):
         }
         if not category.solo:
             state["user"] = {**context.roles["user"].identity, "usage": rollout.user_calls}
-        assertions = nl_assertions(entry)
-        if "judge" in self._roles and assertions and end_reason in verdicts.STOPS:
-            asked = (self._texts, rollout.trajectory, assertions)
-            state[NL_MET] = await ask_judge(context.roles["judge"], *asked)
+        if "judge" in self._roles and nl_assertions(entry) and end_reason in verdicts.STOPS:
+            state[NL_MET] = await ask_judge(context.roles["judge"], self._texts, entry, state)
         context.episode.state = state
         return context.episode
 
     async def judge(self, entry: Entry, episode: Episode, judge: RoleModel) -> bool:
-        asked, error = (self._texts, episode.state["trajectory"], nl_assertions(entry)), ""
+        state, error = episode.state, ""
         try:
-            episode.state[NL_MET] = await ask_judge(judge, *asked)
+            state[NL_MET] = await ask_judge(judge, self._texts, entry, state)
         except RowError as failure:
             error = str(failure)
-        episode.state[verdicts.JUDGE_ERROR] = error
+        state[verdicts.JUDGE_ERROR] = error
         return not error
 
     def judging(self) -> Mapping[str, Any]:
@@ -272,12 +273,14 @@ class Tau2(Benchmark):
         category = CATEGORIES[entry.category]
         sources = self._sources[category.domain]
         judge = partial(verdicts.verdicts, entry, sources=sources, solo=category.solo)
-        both, key = judge(episode.state), (entry.category, entry.id)
+        verdict_pair, key = judge(episode.state), entry.content_hash()
         if key not in self._inaction:
             self._inaction[key] = judge(silent_episode(entry).state)["official"].valid
         passes = self._inaction[key]  # None: a judge would have to tell
         metric = {} if passes is None else {verdicts.INACTION: float(passes)}
-        return {name: replace(v, metrics={**v.metrics, **metric}) for name, v in both.items()}
+        return {
+            name: replace(v, metrics={**v.metrics, **metric}) for name, v in verdict_pair.items()
+        }
 
     def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         trajectory = (episode.state or {}).get("trajectory") or ()
@@ -389,7 +392,7 @@ class Tau2(Benchmark):
         def load_split(_: str, name: str) -> list[Entry]:
             domain = CATEGORIES[name].domain
             if domain not in self._sources:
-                sources = self._read_sources(domain)
+                sources = tool_sources(self._package, domain, self._options.knowledge)
                 self._sources[domain] = replace(sources, is_trusted=self._copy_is_trusted)
             return load(self._package, CATEGORIES[name], self._options.split)
 
@@ -430,9 +433,6 @@ class Tau2(Benchmark):
         tools = self._domain_schemas(category.domain)["user"]
         names = None if entry is None else entry.data.get("user_tools")
         return [tool for tool in tools if names is None or tool["function"]["name"] in names]
-
-    def _read_sources(self, domain: str) -> ToolSources:
-        return tool_sources(self._package, domain, self._options.knowledge)
 
     def _settings(self, entry: Entry) -> Settings:
         category = CATEGORIES[entry.category]
@@ -481,8 +481,6 @@ class Tau2(Benchmark):
 
     def _differences(self) -> Iterator[str]:
         options = self._options
-        if self._package.release == INSPECT:
-            yield f"data and tools of {INSPECT}"
         if not self._package.has_official_data():
             yield "data, prompts or tools differ from the published package"
         if options.mode == "prompt":
@@ -521,9 +519,10 @@ def _check_options(options: TauOptions, package: UpstreamPackage) -> None:
         problem = f"tau2-bench {package.version} has no {missing[0]}, only {', '.join(names)}"
         fix = f"name data of {' or '.join(CATEGORIES[missing[0]].versions)}"
         raise UserError(problem, where=f"{_WHERE}.domains", fix=fix)
-    if package.release == INSPECT and "bm25" in options.knowledge:
-        problem, fix = f"{INSPECT} has no BM25", "write no_knowledge, full_kb or grep"
-        raise UserError(problem, where=f"{_WHERE}.knowledge", fix=fix)
+    variants = [n for n in KNOWLEDGE if package.release != INSPECT or "bm25" not in n]
+    if options.knowledge not in variants:
+        problem = f"{options.knowledge!r:.40} is not offered: no embeddings, reranker or shell"
+        raise UserError(problem, f"{_WHERE}.knowledge", f"write {', '.join(variants)}")
 
 
 def _count_tasks(package: UpstreamPackage) -> Mapping[str, int]:

@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.tau2.upstream_package import PromptTexts, fill
+from ace_ray.benchmarks.tau2.verdicts import nl_assertions
 from ace_ray.errors import RowError
-from ace_ray.types import Sampling
+from ace_ray.types import Entry, Sampling
 from ace_ray.util.safe_loading import check_depth
 
 # Upstream sets no maximum of tokens.
 JUDGE_SAMPLING = Sampling(temperature=0.0, max_tokens=4096)
 ATTEMPTS = 3
-# Maximum characters and nesting of a reply that is read.
-_MAX_CHARS, _MAX_DEPTH = 100_000, 20
+_MAX_DEPTH = 20
 
 
 class JudgeError(RowError):
@@ -26,22 +26,16 @@ class JudgeError(RowError):
 
 
 async def ask_judge(
-    judge: RoleModel,
-    texts: PromptTexts,
-    trajectory: Sequence[Mapping[str, Any]],
-    assertions: Sequence[str],
+    judge: RoleModel, texts: PromptTexts, entry: Entry, state: Mapping[str, Any]
 ) -> list[bool]:
-    """Return whether each assertion holds. Raises `JudgeError` after `ATTEMPTS` replies of another
-    form, and the errors of the model."""
+    """Return whether each of a task's assertions holds; ``state`` is `Episode.state`. Raises
+    `JudgeError` after `ATTEMPTS` replies of another form, and the errors of the model."""
+    assertions = nl_assertions(entry)
     # Upstream's messages with calls have no content, which it writes as None.
-    lines = [f"{message['role']}: {message['content'] or None}" for message in trajectory]
-    question = fill(
-        texts.judge_user, trajectory_str="\n".join(lines), nl_assertions=str(list(assertions))
-    )
-    messages = [
-        {"role": "system", "content": texts.judge_system},
-        {"role": "user", "content": question},
-    ]
+    talk = "\n".join(f"{turn['role']}: {turn['content'] or None}" for turn in state["trajectory"])
+    question = fill(texts.judge_user, trajectory_str=talk, nl_assertions=str(assertions))
+    contents = {"system": texts.judge_system, "user": question}
+    messages = [{"role": role, "content": content} for role, content in contents.items()]
     for attempt in range(ATTEMPTS):
         sampling = replace(judge.sampling, seed=judge.sampling.seed + attempt)
         completion = await judge.ask(messages, sampling)
@@ -53,9 +47,8 @@ async def ask_judge(
 def read_answers(reply: str, count: int) -> list[bool] | None:
     """Return the ``count`` answers of a reply, or None if it does not have exactly these. Text
     around the JSON object is ignored. Upstream accepts fewer answers."""
-    text = reply[:_MAX_CHARS]
     try:
-        tree = json.loads(text[text.find("{") : text.rfind("}") + 1])
+        tree = json.loads(reply[reply.find("{") : reply.rfind("}") + 1])
         check_depth(tree, _MAX_DEPTH)
         met = [result["metExpectation"] for result in tree["results"]]
     except (ValueError, RecursionError, TypeError, KeyError):

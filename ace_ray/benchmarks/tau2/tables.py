@@ -39,8 +39,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     ]
 
 
-# By category and id: 1.0 if a task passes when the agent does nothing. Tasks that need a judge are
-# left out.
+# By category and id: 1.0 if a task passes when the agent does nothing.
 Passes = dict[str, dict[str, float]]
 
 
@@ -57,16 +56,19 @@ def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table of accuracies, a table with the leaderboard's columns and, if entries have
     several samples, a table of pass@k. ``floor`` is the line on agents that do nothing."""
     main = {"title": "tau2", **statistics.table(summary, RULE_SETS)}
-    further = [leaderboard(summary), *statistics.sample_tables(summary["categories"], RULE_SETS)]
+    extra_tables = [
+        leaderboard(summary),
+        *statistics.sample_tables(summary["categories"], RULE_SETS),
+    ]
     if OTHER_BANKING in summary["categories"]:
-        for table in (main, *further):
+        for table in (main, *extra_tables):
             table["title"] += f" [{INSPECT}]"
     shares = [
         f"{name} {passed} of {tasks} tasks ({_percent(passed / tasks)} %)"
         for name, (passed, tasks) in summary.get("inaction", {}).items()
     ]
-    floor = {"floor": f"an agent that does nothing passes: {', '.join(shares)}"} if shares else {}
-    return {"table": main, "further_tables": further, **floor}
+    floor = f"an agent that does nothing passes: {', '.join(shares)}" if shares else ""
+    return {"table": main, "further_tables": extra_tables, "floor": floor}
 
 
 def leaderboard(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -230,10 +230,8 @@ def _json_trees(package: UpstreamPackage, domain: str, kind: str) -> list[tuple[
                 raw = zlib.decompressobj(31).decompress(raw, DATA_LIMIT_BYTES)
         except zlib.error as error:
             raise UserError(f"is not a gzip file ({error})", where=location, fix=_FIX) from error
-        tree = json_value(raw, location, _FIX)
-        if not isinstance(tree, list) and len(paths) == 1:
-            raise UserError(f"contains no list of {kind}", where=location, fix=_FIX)
-        pairs += [(location, part) for part in (tree if isinstance(tree, list) else [tree])]
+        trees = json_value(raw, location, _FIX)
+        pairs += [(location, tree) for tree in (trees if isinstance(trees, list) else [trees])]
     return pairs
 
 
@@ -301,7 +299,7 @@ class _Document(PartialModel):
 def documents(package: UpstreamPackage) -> list[dict[str, str]]:
     """Return the documents of banking_knowledge, by file name. Raises `UserError`."""
     trees = _json_trees(package, BANKING, "documents")
-    return [parse_tree(_Document, tree, place, _FIX).model_dump() for place, tree in trees]
+    return [parse_tree(_Document, tree, file, _FIX).model_dump() for file, tree in trees]
 
 
 def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:

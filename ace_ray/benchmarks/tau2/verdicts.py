@@ -46,10 +46,9 @@ _ERRORS = {
     "COMMUNICATE": ("not_communicated", "the agent did not say the required information"),
     "NL_ASSERTION": ("nl_assertion_failed", "the judge says that an assertion does not hold"),
 }
-# Keys of an episode's state: the judge's answers (one bool for each assertion), and its failure.
-NL_MET, JUDGE_ERROR = "nl_met", "judge_error"
-# Key of an episode's state that the reader of results files sets: see `Environment.replay`.
-LENIENT = "lenient"
+# Keys of an episode's state: the judge's answers (one bool for each assertion) and failure, and
+# whether stored results are judged again by other code (`Environment.replay`).
+NL_MET, JUDGE_ERROR, LENIENT = "nl_met", "judge_error", "lenient"
 METRICS = {name: name.lower() for name in _ERRORS}
 # Metric: 1 if the task passes when the agent does nothing and the user ends the episode.
 INACTION = "inaction"
@@ -87,8 +86,7 @@ def run_replay(
     solo: bool,
     lenient: bool = False,
 ) -> Replay:
-    """Replay an episode and the gold calls, and compare the end states. ``lenient``: see
-    `Environment.replay`. Raises `SandboxLost`."""
+    """Replay an episode and the gold calls, and compare the end states. Raises `SandboxLost`."""
     begin = initialization(initial_state, criteria)
     assertions = criteria.get("env_assertions") or ()
     calls, fault = recorded_calls(trajectory, solo=solo)

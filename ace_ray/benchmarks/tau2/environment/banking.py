@@ -66,8 +66,7 @@ def inspect_kits(
     agent.agent_unlocked_tools, agent.user_given_tools_state = {}, {}
     user = member("BankingUserTools", "BankingUserTools").model_construct(db=db)
     functions = [*member("tools", "all_banking_agent_tools")]
-    if with_grep:
-        functions.append(member("tools", "banking_grep"))
+    functions += [member("tools", "banking_grep")] if with_grep else []
     return {
         "assistant": InspectKit(agent, functions, getattr(searches.get("grep"), "grep", None)),
         "user": InspectKit(user, member("user_tools", "all_banking_user_tools")),
@@ -79,22 +78,13 @@ class InspectKit:
     ``record``; ``functions`` return functions that declare them. ``search`` is the tool "grep"."""
 
     def __init__(self, record: Any, functions: Sequence[Any], search: Any = None) -> None:
-        self._record, self._search = record, search
+        self._record, self._search, self.db = record, search, record.db
         self._declared = {f.__name__.removeprefix("banking_"): f() for f in functions}
-
-    @property
-    def db(self) -> Any:
-        return self._record.db
-
-    @db.setter
-    def db(self, db: Any) -> None:
-        self._record.db = db
 
     def has_tool(self, name: str) -> bool:
         return name in self._declared
 
-    def tool_mutates_state(self, name: str) -> bool:
-        return True
+    tool_mutates_state = has_tool
 
     def use_tool(self, tool_name: str, **arguments: Any) -> Any:
         if tool_name not in self._declared:

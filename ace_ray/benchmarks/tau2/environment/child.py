@@ -11,10 +11,7 @@ from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment,
 from ace_ray.sandbox.limited_child import call_limits
 
 # Modules that calls import. They are imported early, since calls cannot open files.
-_LATE = (
-    *("_strptime", "encodings.idna", "hashlib", "linecache", "locale", "operator"),
-    "typing_extensions",
-)
+_LATE = ("_strptime", "encodings.idna", "linecache", "locale", "operator", "typing_extensions")
 
 
 # The environments of an attempt, by name.
@@ -78,8 +75,7 @@ class Tools:
     def op_replay(
         self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, *record: Any
     ) -> str:
-        """Make a recorded call again; return how its answer differs from the record, or "".
-        ``record``: the answer, and whether replays are lenient."""
+        """Make a recorded call again; return how its answer differs from the record, or ""."""
         return _problem(lambda: attempt[name].replay(requestor, tool, arguments, *record))
 
     def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:

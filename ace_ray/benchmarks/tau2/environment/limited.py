@@ -35,7 +35,7 @@ def _host(sources: ToolSources) -> Host:
 
 
 def _new_host(sources: ToolSources) -> Host:
-    handler = f"{_HANDLER}_with_bm25" if "bm25" in sources.knowledge else _HANDLER
+    handler = _HANDLER + "_with_bm25" * ("bm25" in sources.knowledge)
     return Host(handler, lambda: [{"domain": _to_json(sources)}])
 
 
@@ -175,12 +175,8 @@ def initialization(
 ) -> dict[str, Any]:
     """Return what an environment needs of a task: a part of its initial state, and the names of the
     discoverable tools in its gold calls. banking_knowledge records reads only of these tools."""
-    state = initial_state or {}
-    called = [
-        action["arguments"].get("agent_tool_name")
-        for action in (criteria or {}).get("actions") or ()
-        if action["name"] == "call_discoverable_agent_tool"
-    ]
-    reads = {"logged_reads": sorted(filter(None, called))} if called else {}
+    state, actions = initial_state or {}, (criteria or {}).get("actions") or ()
+    calls = [a["arguments"] for a in actions if a["name"] == "call_discoverable_agent_tool"]
+    reads = {"logged_reads": [call.get("agent_tool_name") for call in calls]} if calls else {}
     keys = ("initialization_data", "initialization_actions")
     return {k: state[k] for k in keys if k in state} | reads

@@ -14,11 +14,12 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
-from ace_ray.benchmarks.tau2.options import INSPECT, NVIDIA, SIERRA
+from ace_ray.benchmarks.tau2.options import NVIDIA
 from ace_ray.benchmarks.tau2.tasks import databases
 from ace_ray.benchmarks.tau2.upstream_package import (
     UpstreamPackage,
@@ -58,7 +59,7 @@ class ToolSources:
     @property
     def is_published(self) -> bool:
         """Whether the sources equal those of the published version."""
-        return self.sha256 == KNOWN_SHA256[self.release].get(self.domain)
+        return self.sha256 in KNOWN_SHA256
 
     def source_texts(self) -> dict[str, str]:
         texts: dict[str, str] = json.loads(zlib.decompress(self.texts))
@@ -221,12 +222,6 @@ def _pydantic_utils() -> ModuleType:
     )
 
 
-def _inspect_util() -> ModuleType:
-    from pydantic import BaseModel
-
-    return make_module("inspect_ai.util", StoreModel=BaseModel, store_as=None)
-
-
 def _uuid(new_id: Callable[[], str]) -> ModuleType:
     class Id:
         @property
@@ -269,7 +264,9 @@ _NAMES: Mapping[str, Sequence[str]] = {
 _STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
     "gzip": lambda: make_module("gzip", open=_refuse_file),
     "inspect_ai.tool": lambda: make_module("inspect_ai.tool", Tool=Any, tool=lambda make: make),
-    "inspect_ai.util": _inspect_util,
+    "inspect_ai.util": lambda: make_module(
+        "inspect_ai.util", StoreModel=import_module("pydantic").BaseModel, store_as=None
+    ),
     "inspect_evals.tau2.utils": _utils,
     "pathlib": lambda: make_module("pathlib", Path=PurePath, PurePath=PurePath),
     "loguru": lambda: make_module("loguru", logger=_Logger()),
@@ -277,24 +274,19 @@ _STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
     "tau2.utils.pydantic_utils": _pydantic_utils,
     "tau2.utils.utils": _utils,
 }
-# By version and domain: `ToolSources.sha256`.
-KNOWN_SHA256: Mapping[str, Mapping[str, str]] = {
-    NVIDIA: {
-        "airline": "0274f72cc67b8ec80f1157041bfadb9d4c315313e0ca45801c9c091e743153eb",
-        "retail": "dfa046bf89d211a878594e4b54360499b244e11b73f98c59c228726c512c2348",
-        "telecom": "c9bb03613a17091862f43b38f74438e200dc7b1cd84c6b5d25ad9b5b98213bdf",
-        "mock": "f6cb817531f95a824b24cc40f89af5914f4ef5140644ea8bd5fc06264847c163",
-    },
-    SIERRA: {
-        "airline": "7601c3545ebeb94fc1f30984c93e86b743310f226e4243ca0efc6390f79c8680",
-        "retail": "bba345c9770abc8b4d57e15382470e1dd79ff328bfaa13e2e2ebf32482406ee1",
-        "telecom": "28eef5b624f097bf020598bd9e2c08ceda46b4a43b6f624d0e8dd25ec4373f45",
-        "banking_knowledge": "042cdc0f6899ffdeee383a9a73c9dbdc46942b134d24ce53d508a682c8c25532",
-    },
-    INSPECT: {
-        "banking_knowledge": "206d5713c12f110724d502cbf040749865321d611795c10d2592cccad1bc550d",
-    },
-}
+# `ToolSources.sha256`: airline, retail, telecom, mock of 26.3; airline, retail, telecom,
+# banking_knowledge of 1.0.1; inspect-evals.
+KNOWN_SHA256 = (
+    "0274f72cc67b8ec80f1157041bfadb9d4c315313e0ca45801c9c091e743153eb",
+    "dfa046bf89d211a878594e4b54360499b244e11b73f98c59c228726c512c2348",
+    "c9bb03613a17091862f43b38f74438e200dc7b1cd84c6b5d25ad9b5b98213bdf",
+    "f6cb817531f95a824b24cc40f89af5914f4ef5140644ea8bd5fc06264847c163",
+    "7601c3545ebeb94fc1f30984c93e86b743310f226e4243ca0efc6390f79c8680",
+    "bba345c9770abc8b4d57e15382470e1dd79ff328bfaa13e2e2ebf32482406ee1",
+    "28eef5b624f097bf020598bd9e2c08ceda46b4a43b6f624d0e8dd25ec4373f45",
+    "042cdc0f6899ffdeee383a9a73c9dbdc46942b134d24ce53d508a682c8c25532",
+    "206d5713c12f110724d502cbf040749865321d611795c10d2592cccad1bc550d",
+)
 
 
 class Overlay(MutableMapping[str, Any]):
