@@ -162,7 +162,6 @@ class Tau2(Benchmark):
             protocol["text_protocol_sha256"] = PROTOCOL_SHA256
         if BANKING in self._sources:
             protocol["knowledge"] = options.knowledge
-        judging = {"episodes": {"judge": self.judging()}} if "judge" in self._roles else {}
         return {
             "version": self._package.version,
             "rewards": self._package.release,
@@ -170,7 +169,7 @@ class Tau2(Benchmark):
             "split": options.split,
             "policy": options.policy,
             "protocol": protocol,
-            **judging,
+            **({"episodes": {"judge": self.judging()}} if "judge" in self._roles else {}),
         }
 
     def resolved(self) -> dict[str, Any]:
@@ -299,7 +298,7 @@ class Tau2(Benchmark):
     @classmethod
     def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         order = {"domains": tuple(CATEGORIES)}
-        passes: tables.Passes = {}
+        passes: dict[str, dict[str, float]] = {}
         counted = tables.count_inaction(rows, passes)
         numbers = statistics.statistics(counted, cls.rule_sets, order, max_unscored)
         floors = {name: [int(sum(of.values())), len(of)] for name, of in passes.items()}
@@ -369,8 +368,10 @@ class Tau2(Benchmark):
     def gold(self, entry: Entry) -> Gold:
         # A silent agent passes tasks that ask for no change. One task of mock expects a change, but
         # its gold calls do not make it.
+        right = gold_episode(self.scenario(entry), entry)
+        right.state[NL_MET] = [True] * len(nl_assertions(entry))
         return Gold(
-            gold_episode(self.scenario(entry), entry),
+            right,
             silent_episode(entry),
             may_fail=not (entry.gold or {}).get("actions"),
             mangled_may_pass=True,

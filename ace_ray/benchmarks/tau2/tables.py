@@ -39,12 +39,10 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     ]
 
 
-# By category and id: 1.0 if a task passes when the agent does nothing.
-Passes = dict[str, dict[str, float]]
-
-
-def count_inaction(rows: Iterable[ResultRow], passes: Passes) -> Iterator[ResultRow]:
-    """Yield ``rows``, and add their tasks to ``passes``."""
+def count_inaction(
+    rows: Iterable[ResultRow], passes: dict[str, dict[str, float]]
+) -> Iterator[ResultRow]:
+    """Yield ``rows``. Store in ``passes``, by category and task, 1 if doing nothing passes."""
     for row in rows:
         metrics = row.verdicts["official"].metrics if row.status == "scored" else {}
         if INACTION in metrics:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self
 
 from ace_ray.benchmarks.dataset import files_hash, python_tree, read_bounded
 from ace_ray.benchmarks.tau2.options import (
@@ -28,7 +28,6 @@ from ace_ray.benchmarks.upstream_copy import UNKNOWN, Upstream, UpstreamCopy
 from ace_ray.errors import UserError
 from ace_ray.types import digest
 
-_Value = TypeVar("_Value")
 VERSION = NVIDIA
 # `files_hash` of `all_files`: 26.3, tag and a later commit (a2c0247) of 1.0.1, inspect-evals.
 OFFICIAL_SHA256 = (
@@ -149,7 +148,7 @@ class UpstreamPackage(UpstreamCopy):
         return f"src/tau2/{path}" if (self.root / "src/tau2").is_dir() else path
 
 
-def of_domain(values: Mapping[str, _Value], domain: str) -> _Value:
+def of_domain(values: Mapping[str, Any], domain: str) -> Any:
     """Return the value for a domain, or the value for `DEFAULT`."""
     return values.get(domain, values[DEFAULT])
 
@@ -216,8 +215,7 @@ class PromptTexts:
 
     @property
     def sha256(self) -> str:
-        texts = asdict(self)
-        return digest({k: v for k, v in texts.items() if v or not k.startswith("judge")})
+        return digest({k: v for k, v in asdict(self).items() if v or not k.startswith("judge")})
 
     def agent_prompt(self, policy: str) -> str:
         """Return the agent's system message."""
