@@ -39,6 +39,7 @@ from ace_ray.benchmarks.tau2.options import (
     LEADERBOARD,
     MAX_ERRORS,
     MAX_STEPS,
+    SIERRA,
     Category,
 )
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
@@ -121,7 +122,7 @@ class Tau2(Benchmark):
         self._roles: dict[str, Role] = {}
         if not all(category.solo for category in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
-        if options.judge != "none" and self._texts.judge_user:
+        if options.judge != "none":
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
         # Whether a silent agent passes a task, by the hash of its entry.
         self._inaction: dict[str, bool | None] = {}
@@ -202,7 +203,7 @@ class Tau2(Benchmark):
 
     def shorter_prompts(self, context_tokens: int, chars_per_token: float) -> str:
         is_full = BANKING in self._sources and self._options.knowledge == "full_kb"
-        return f"write {_WHERE}.knowledge: grep in place of full_kb" * is_full
+        return f"write {_WHERE}.knowledge: grep" if is_full else ""
 
     # An episode.
 
@@ -335,7 +336,7 @@ class Tau2(Benchmark):
             guidelines = self._texts.user_guidelines(tools=bool(self._user_tools(category)))
             info = {
                 "git_commit": "ace_ray",
-                VERSION_KEY: self._package.version,
+                VERSION_KEY: self._package.release,
                 "retrieval_config": self._options.knowledge if category.domain == BANKING else None,
                 "num_trials": samples,
                 "max_steps": self._options.max_steps,
@@ -407,7 +408,7 @@ class Tau2(Benchmark):
         )
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output | UnscoredOutput]:
-        return read_results(path, entries, self._package.version)
+        return read_results(path, entries, self._package.release)
 
     # The texts and tools of a category.
 
@@ -514,12 +515,14 @@ class Tau2(Benchmark):
 
 
 def _check_options(options: TauOptions, package: UpstreamPackage) -> None:
-    """Raise `UserError` if the copy lacks one of the domains or the way to search in documents."""
+    """Raise `UserError` if the copy lacks a domain, a judge or a way to search in documents."""
     names = [category.name for category in package.categories]
     if missing := [name for name in options.domains if name not in names]:
         problem = f"tau2-bench {package.version} has no {missing[0]}, only {', '.join(names)}"
         fix = f"name data of {' or '.join(CATEGORIES[missing[0]].versions)}"
         raise UserError(problem, where=f"{_WHERE}.domains", fix=fix)
+    if options.judge != "none" and package.release != SIERRA:
+        raise UserError(f"{package.release} asks no judge", f"{_WHERE}.judge", "leave it out")
     variants = [n for n in KNOWLEDGE if package.release != INSPECT or "bm25" not in n]
     if options.knowledge not in variants:
         problem = f"{options.knowledge!r:.40} is not offered: no embeddings, reranker or shell"

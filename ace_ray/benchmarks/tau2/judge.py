@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,8 +18,7 @@ from ace_ray.util.safe_loading import check_depth
 
 # Upstream sets no maximum of tokens.
 JUDGE_SAMPLING = Sampling(temperature=0.0, max_tokens=4096)
-ATTEMPTS = 3
-_MAX_DEPTH = 20
+ATTEMPTS, ANSWER_S, _MAX_DEPTH = 3, 240.0, 20
 
 
 class JudgeError(RowError):
@@ -38,7 +38,10 @@ async def ask_judge(
     messages = [{"role": role, "content": content} for role, content in contents.items()]
     for attempt in range(ATTEMPTS):
         sampling = replace(judge.sampling, seed=judge.sampling.seed + attempt)
-        completion = await judge.ask(messages, sampling)
+        try:
+            completion = await asyncio.wait_for(judge.ask(messages, sampling), ANSWER_S)
+        except TimeoutError:
+            raise JudgeError(f"the judge did not answer within {ANSWER_S:g} s") from None
         if (met := read_answers(completion.text, len(assertions))) is not None:
             return met
     raise JudgeError(f"the judge did not answer all {len(assertions)} assertions, {ATTEMPTS} times")

@@ -18,10 +18,8 @@ _NO_TIME = SimpleNamespace(retrieval_ms=0.0, postprocessing_ms=0.0, total_ms=0.0
 
 
 class Search:
-    """Ranks documents; has the methods that upstream's tools call (``RetrievalPipeline``).
-
-    ``kind``: "grep" ranks by the number of matches of a pattern, "bm25" by the library rank-bm25,
-    which upstream uses."""
+    """Ranks documents like upstream's ``RetrievalPipeline``: "grep" by matches of a pattern, "bm25"
+    with upstream's library rank-bm25."""
 
     def __init__(self, kind: str, documents: Sequence[Mapping[str, str]]) -> None:
         self._documents = {document["id"]: document for document in documents}
@@ -33,7 +31,7 @@ class Search:
 
     def retrieve(self, query: str, return_timing: bool = False) -> Any:
         """Return (document id, score) of the best documents, with their timing if requested."""
-        # Upstream searches with BM25 for no query, such as null, and fails for such a pattern.
+        # For a query such as null, upstream's grep fails and its BM25 does not.
         is_empty = (self._bm25 is not None and not query) or not query.strip()
         scores = {} if is_empty else self._scores(query)
         results = sorted(scores.items(), key=lambda pair: pair[1], reverse=True)[:_TOP_K]

@@ -212,18 +212,15 @@ class Environment:
     def replay(
         self, requestor: str, name: str, arguments: Mapping[str, Any], recorded: str, lenient: bool
     ) -> None:
-        """Make a recorded call again. Raises `ReplayMismatch` if the answer differs.
-
-        1.0.1 makes only calls that can change the databases. If ``lenient``, as when upstream
-        judges stored results again, it does not compare answers."""
+        """Make a recorded call again, in 1.0.1 only if it can change the databases. Raises
+        `ReplayMismatch` if the answer differs, in 1.0.1 unless ``lenient``."""
         if self.domain.release != NVIDIA:
-            kits = [kit for kit in self.kits.values() if kit.has_tool(name)]
-            if not kits or not kits[0].tool_mutates_state(name):
+            kits = [kit for kit in self.kits.values() if kit.has_tool(name)][:1]
+            if not any(kit.tool_mutates_state(name) for kit in kits):
                 return
         answer, _ = self.call(requestor, name, arguments)
-        if lenient and self.domain.release != NVIDIA:
-            return
-        if _read(answer) != _read(recorded):
+        is_lenient = lenient and self.domain.release != NVIDIA
+        if not is_lenient and _read(answer) != _read(recorded):
             pairs = enumerate(zip(answer, recorded, strict=False))
             offset = next((i for i, (a, b) in pairs if a != b), min(len(answer), len(recorded)))
             begin = max(0, offset - 20)
