@@ -24,7 +24,7 @@ from ace_ray.benchmarks.tau2.options import (
     SIERRA,
     Category,
 )
-from ace_ray.benchmarks.upstream_copy import UNKNOWN, Upstream, UpstreamCopy
+from ace_ray.benchmarks.upstream_copy import Upstream, UpstreamCopy
 from ace_ray.errors import UserError
 from ace_ray.types import digest
 
@@ -118,7 +118,7 @@ class UpstreamPackage(UpstreamCopy):
     @property
     def release(self) -> str:
         """Version whose layout and rewards apply."""
-        return VERSION if self.version == UNKNOWN else self.version
+        return self.version if self.version in UPSTREAM.further_versions else VERSION
 
     @property
     def categories(self) -> list[Category]:
