@@ -114,7 +114,7 @@ class Upstream:
             # An episode's load, and two of its evaluation.
             database.load = Loaded(database.load, location, 3)
         self.variant = "bm25_grep"
-        self.banking = None
+        self.banking: Any = None
         with suppress(ImportError):  # 1.0.1
             self.banking = import_module("tau2.domains.banking_knowledge.environment")
             documents = self.banking.get_knowledge_base()

@@ -177,7 +177,7 @@ class Comparison:
             ]
             hashes = [h for h in theirs["hashes"] if h is not None]
             problems.append(differs("hashes", ours[: len(hashes)], hashes))
-            facts = {"messages": len(calls), "errors": sum(error for _, error in answers)}
+            facts = {"messages": len(calls), "errors": sum(bool(error) for _, error in answers)}
             self.case(f"sequences, {name}", *problems, **facts)
 
     def domain(self, name: str) -> Domain:

@@ -180,7 +180,8 @@ def test_assertions_need_a_judge(inspect_copy: Tau2) -> None:
     verdict = inspect_copy.verdicts(entry, episode)["official"]
     assert (verdict.valid, verdict.error_type) == (None, "not_judged")
     reply = '{"results": [{"metExpectation": true}, {"metExpectation": %s}]}'
-    texts = PromptTexts(*[""] * 8, "Judge.", "{trajectory_str} {nl_assertions}")
+    unused = ("", "", "", "", "", "", "", "")
+    texts = PromptTexts(*unused, "Judge.", "{trajectory_str} {nl_assertions}")
     for second in ("true", "false"):
         model = ScriptedModel("?", reply % second)
         judge = RoleModel(model, JUDGE_SAMPLING)

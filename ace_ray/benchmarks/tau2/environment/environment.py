@@ -56,7 +56,7 @@ class Domain:
 
     @classmethod
     def from_texts(
-        cls, name: str, texts: Mapping[str, str], source: str, *, is_published: bool, **fields: str
+        cls, name: str, texts: Mapping[str, str], source: str, *, is_published: bool, **fields: Any
     ) -> Domain:
         """Load the classes of a domain, not its databases. Raises `UserError` if that fails."""
         ids = _Ids()
