@@ -35,6 +35,7 @@ class Upstream:
         distribution: the name in a package index.
         package: the name of the import package, which is also the name of its folder.
         version: the supported version.
+        further_versions: versions of other layouts that a benchmark's subclass finds itself.
         mark: a folder inside ``package`` that identifies a copy.
         mini: the folder of the mini set, which ships with ace_ray, or None."""
 
@@ -44,6 +45,7 @@ class Upstream:
     version: str
     mark: str
     mini: Path | None = None
+    further_versions: tuple[str, ...] = ()
 
     @property
     def install_hint(self) -> str:
@@ -97,7 +99,7 @@ class UpstreamCopy:
             copy = cls._find_in_folder(path.resolve())
         if not copy.version:
             copy = replace(copy, version=upstream.version if copy.has_official_data() else UNKNOWN)
-        if copy.version not in (upstream.version, UNKNOWN):
+        if copy.version not in (upstream.version, *upstream.further_versions, UNKNOWN):
             raise UserError(
                 f"is version {copy.version} of {upstream.distribution}, but ace_ray supports only"
                 f" version {upstream.version}",
@@ -110,18 +112,18 @@ class UpstreamCopy:
     def import_copy(
         cls,
         path: Path | None,
-        names: Iterable[str],
+        names: Callable[[Self], Iterable[str]],
         count: Callable[[Self], Mapping[str, int]],
         counted: Callable[[Mapping[str, int]], str],
     ) -> Path:
-        """Import the files ``names`` of the copy at ``path`` (by default the installed copy) into
-        the cache. Return the folder of the imported version.
+        """Import files of the copy at ``path`` (by default the installed copy) into the cache. Return
+        the folder of the imported version.
 
-        ``count`` reads the copy as a run does, so that a damaged copy is found now. It returns the
+        ``names`` returns the paths of the files that a run reads. ``count`` reads the copy as a run does, so that a damaged copy is found now. It returns the
         number of rows by category, which ``counted`` converts to text. Repeated imports of the same
         content change nothing. Raises `UserError` if a file is missing or damaged."""
         copy = cls.locate("installed" if path is None else str(path))
-        files = {name: copy.read(name) for name in names}
+        files = {name: copy.read(name) for name in names(copy)}
         rows = count(copy)
         is_official = copy.has_official_data()
         target = store_version(

@@ -152,8 +152,8 @@ def _print_line(line: str, console: Console, indent: str = "  ") -> None:
 def print_benchmark(
     name: str, summary: Mapping[str, Any], console: Console, *, full: bool = False
 ) -> None:
-    """Print a benchmark's scores, the published numbers to compare with, and the findings of its
-    diagnosis. With ``full``, also print its tables."""
+    """Print a benchmark's scores, its floor, the published numbers to compare with, and the
+    findings of its diagnosis. With ``full``, also print its tables."""
     main = summary.get("table") or {"header": [], "lines": []}
     for layout in [{"title": name, **main}, *summary.get("further_tables", [])] if full else ():
         if layout["lines"]:
@@ -163,7 +163,7 @@ def print_benchmark(
     for line, indent in _score_lines(summary["scores"]):
         _print_line(line, console, indent)
     findings = (finding["text"] for finding in summary.get("diagnosis", ()))
-    for text in filter(None, [summary.get("comparable"), *findings]):
+    for text in filter(None, [summary.get("floor"), summary.get("comparable"), *findings]):
         _print_line(f"  {text}", console, "")
 
 

@@ -1,7 +1,9 @@
 """Each benchmark through a whole run on a local Ray, with the fake engine."""
 
+import importlib.util
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +127,26 @@ def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(evaluate, cli, tmp
     (again,) = (tmp_path / "scored").glob("**/summary.json")
     block = json.loads(again.read_text())["benchmarks"]["tau2"]["categories"]["mock"]
     assert block["official"]["accuracy"] == official["accuracy"]
+
+
+def test_tau2_banking_names_its_copy_and_the_floor(evaluate) -> None:
+    spec = importlib.util.find_spec("inspect_evals")
+    if spec is None or spec.origin is None:
+        pytest.skip("inspect-evals is not installed")
+    benchmark = {
+        "name": "tau2",
+        "data": str(Path(spec.origin).parent),
+        "domains": ["banking_knowledge_fcc9ed68"],
+        "ids": ["task_001"],
+    }
+    calls = {"I want a card": [{"name": "grep", "arguments": '{"pattern": "credit card"}'}]}
+    replies = {"what can I do": "I want a card", "I want a card": "", "1. ": "Take this one."}
+    engine = {"default": "###STOP###", "replies": replies, "calls": calls}
+    result = evaluate(benchmarks=[benchmark], engine=engine)
+    (row,) = result.rows
+    assert json.loads(row["official_metrics"])["inaction"] == 0
+    roles = [message["role"] for message in json.loads(row["state"])["trajectory"]]
+    assert roles == ["assistant", "user", "assistant", "tool", "assistant", "user"]
+    summary = result.summary["benchmarks"]["tau2"]
+    assert "not 1.0.1" in summary["table"]["title"]
+    assert "passes: banking_knowledge_fcc9ed68 0 of 1 tasks" in summary["floor"]

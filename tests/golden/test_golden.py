@@ -213,10 +213,10 @@ def tau2() -> Tau2:
         Tau2Package.locate("installed")
     except UserError as error:
         pytest.skip(str(error))
-    return Tau2.from_options({"data": "installed", "domains": list(CATEGORIES)})
+    return Tau2.for_gold_check("installed")
 
 
-@pytest.mark.parametrize("category", CATEGORIES)
+@pytest.mark.parametrize("category", sorted(rows("tau2")))
 def test_tau2_conversations_get_upstreams_reward(tau2: Tau2, category: str) -> None:
     from tau2_cases import Conversation, recorded
 

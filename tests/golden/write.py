@@ -33,7 +33,6 @@ from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.loader import load as load_bfcl
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.tau2.options import CATEGORIES
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage as Tau2Package
 from ace_ray.types import Entry, Episode
 
@@ -126,7 +125,7 @@ def bfcl_prompts(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
 def tau2_prompts(copy: Tau2Package) -> Iterable[tuple[str, Row]]:
     """Hashes of policy and greeting, tools, and all system messages of each category."""
     with tau2_parity.upstream(copy) as ask:
-        for name in CATEGORIES:
+        for name in (category.name for category in copy.categories):
             prompts = ask("prompts", category=name)
             hashes = [sha(prompts[part]) for part in ("shown", "tools", "messages")]
             yield name, {"category": name, "verdict": [len(prompts["messages"]), *hashes]}
@@ -136,7 +135,7 @@ def tau2(copy: Tau2Package) -> Iterable[tuple[str, Row]]:
     """Conversations near the gold paths, without the answers of their calls."""
     with tau2_parity.upstream(copy) as ask:
         comparison = tau2_parity.Comparison(ask, copy)
-        for name in CATEGORIES:
+        for name in comparison.names:
             rng = random.Random(f"{SEED} {name}")
             for _ in range(24):
                 talk = conversation(comparison.pools[name], rng)

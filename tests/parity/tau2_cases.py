@@ -35,6 +35,8 @@ class Pool:
         self.entries = [entry for entry in benchmark.dataset() if entry.category == name]
         agents = [t for t in benchmark._agent_tools(name) if t["function"]["name"] != DONE]
         sides = {"assistant": agents, "user": benchmark._user_tools(self.category)}
+        self.hidden = [action["arguments"]["arguments"] for action in _hidden_calls(self.entries)]
+        """Gold arguments of tools that are found in documents, as JSON."""
         self.tools = [(side, tool["function"]) for side, all_ in sides.items() for tool in all_]
         self.values: dict[str, list[Any]] = {}
         """Gold arguments by parameter."""
@@ -88,11 +90,19 @@ class Pool:
         near: list[Any] = [rng.choice(JUNK), str(value), [value], *self.values.get(name, [])[:3]]
         if isinstance(value, list):
             near += [value[:-1], [*value, *value[:1]], value[::-1]]
+        elif isinstance(value, str) and value.startswith("{"):
+            near = [json.dumps(self.changed(rng, json.loads(value), 1.0)), rng.choice(self.hidden)]
+            near += [value[:-1], value.replace("0", "0.0", 1), near[0], near[0]]
         elif isinstance(value, str):
             near += [value.upper(), f" {value}", value[:-1], f"#{value}"]
         elif isinstance(value, int | float):
             near += [float(value), value + 1, -value, bool(value)]
         return {**values, name: rng.choice(near)}
+
+
+def _hidden_calls(entries: Sequence[Entry]) -> list[Any]:
+    actions = [action for e in entries for action in (e.gold or {}).get("actions") or ()]
+    return [a for a in actions if isinstance(a["arguments"].get("arguments"), str)]
 
 
 def gold_calls(entry: Entry) -> list[Call]:

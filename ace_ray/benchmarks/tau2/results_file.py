@@ -15,10 +15,10 @@ from pydantic import Field, ValidationError
 from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.dataset import PartialModel, read_bounded
 from ace_ray.benchmarks.external_outputs import Entries, Output, UnscoredOutput, quote
-from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
+from ace_ray.benchmarks.tau2.options import CATEGORIES, SIERRA, Category
 from ace_ray.benchmarks.tau2.tasks import Message
 from ace_ray.benchmarks.tau2.upstream_package import ENDS, STOP
-from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS
+from ace_ray.benchmarks.tau2.verdicts import LENIENT, METRICS, NL_MET, STOPS, nl_assertions
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
 from ace_ray.util.safe_loading import MOST_ROW_DEPTH, bounded_time, check_depth, first_problem
@@ -32,6 +32,9 @@ _READ_ENDS = (*_KNOWN_ENDS, "judge_stop", "timeout", "context_window_exceeded")
 _WITHOUT_VERDICT = ("infrastructure_error", "unexpected_error")
 _AGENTS = {True: "llm_agent_solo", False: "llm_agent"}
 MAX_RESULTS_BYTES = 1 << 30
+# Field of ``info`` with the version of tau2-bench, in files of ace_ray. Upstream's have a commit.
+VERSION_KEY = "tau2_bench_version"
+_COMMITS = {"fc0055dc4e0a316c3f83133267fbd6faaa770992": SIERRA}
 
 
 def results_json(
@@ -136,14 +139,22 @@ class _Ending(PartialModel):
     termination_reason: Any = None
 
 
-def read_results(path: Path, entries: Entries) -> Iterator[Output | UnscoredOutput]:
+def read_results(path: Path, entries: Entries, version: str) -> Iterator[Output | UnscoredOutput]:
     """Yield the simulations of a results file as episodes, in the form that a run stores.
 
     ``path`` is one JSON file, or a folder with ``results.json`` and ``simulations/*.json``. A
-    simulation that cannot be read is an `UnscoredOutput`. Raises `UserError` if ``path`` is not
-    such a file or folder."""
+    simulation that cannot be read is `UnscoredOutput`. ``version``: version of the data. Raises
+    `UserError` if ``path`` is neither, or names another version."""
     head, simulations = _open(path)
-    category = _category(head, path)
+    category = _category(head, path, entries.categories)
+    info = head["info"]
+    recorded = str(info.get(VERSION_KEY) or _COMMITS.get(str(info.get("git_commit")), ""))
+    if recorded not in ("", version):
+        problem = f"is of tau2-bench {recorded}, but the data and their rewards are of {version}"
+        raise UserError(problem, where=str(path), fix=f"give --data of {recorded}")
+    if not recorded:
+        note = f"files that name no version of tau2-bench, and are judged as files of {version}"
+        entries.remarks[note] += 1
     # If the data cannot be read, fail here, not once for each simulation.
     entries.entries_of("en", category.name)
     keys: set[tuple[str, int, bool]] = set()
@@ -164,6 +175,8 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | UnscoredOutp
                 why = f"ended by {simulation.termination_reason}"
             else:
                 episode = _episode(tree, simulation.termination_reason, solo=category.solo)
+                met = _recorded_answers(tree, nl_assertions(entry))
+                episode.state |= {NL_MET: met, LENIENT: not recorded}
         except UserError as error:
             why = error.what
         except ValidationError as error:
@@ -212,17 +225,27 @@ def _no_results(path: Path, problem: str = "is not a results file of tau2") -> U
     return UserError(problem, where=str(path), fix=fix)
 
 
-def _category(head: Mapping[str, Any], path: Path) -> Category:
-    """Return the category that a results file names. ``head`` is the file's JSON value."""
+def _recorded_answers(tree: Any, assertions: Sequence[str]) -> list[bool]:
+    """Return a judge's stored answers, if they are answers on ``assertions``."""
+    try:
+        met = {c["nl_assertion"]: c["met"] is True for c in tree["reward_info"]["nl_assertions"]}
+        return [met[text] for text in assertions]
+    except (LookupError, TypeError):
+        return []
+
+
+def _category(head: Mapping[str, Any], path: Path, names: Sequence[str]) -> Category:
+    """Return the category that a results file names, one of ``names``. ``head`` is the file's JSON
+    value."""
     try:
         domain = str(head["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
         solo = head["info"]["agent_info"]["implementation"] == _AGENTS[True]
     except (LookupError, TypeError) as error:
         raise _no_results(path) from error
     name = f"{domain}_solo" if solo else domain
-    if name not in CATEGORIES:
+    if name not in names:
         problem = f"is of the domain {quote(name)}"
-        raise UserError(problem, where=str(path), fix=f"known: {', '.join(CATEGORIES)}")
+        raise UserError(problem, where=str(path), fix=f"in the data: {', '.join(names)}")
     return CATEGORIES[name]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.aggregates import Column, aggregates, to_aggregates
 from ace_ray.benchmarks.results import Score
-from ace_ray.benchmarks.tau2.options import CATEGORIES, LEADERBOARD
-from ace_ray.types import RULE_SETS
+from ace_ray.benchmarks.tau2.options import CATEGORIES, INSPECT, LEADERBOARD, OTHER_BANKING
+from ace_ray.benchmarks.tau2.verdicts import INACTION
+from ace_ray.types import RULE_SETS, ResultRow
 
 MEAN = "Domains"
 _MOST_TRIALS = 4
@@ -38,16 +39,34 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     ]
 
 
+def count_inaction(
+    rows: Iterable[ResultRow], passes: dict[str, dict[str, float]]
+) -> Iterator[ResultRow]:
+    """Yield ``rows``. Store in ``passes``, by category and task, 1 if doing nothing passes."""
+    for row in rows:
+        metrics = row.verdicts["official"].metrics if row.status == "scored" else {}
+        if INACTION in metrics:
+            passes.setdefault(row.category, {})[row.id] = metrics[INACTION]
+        yield row
+
+
 def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table of accuracies, a table with the leaderboard's columns and, if entries have
-    several samples, a table of pass@k."""
-    return {
-        "table": statistics.table(summary, RULE_SETS),
-        "further_tables": [
-            leaderboard(summary),
-            *statistics.sample_tables(summary["categories"], RULE_SETS),
-        ],
-    }
+    several samples, a table of pass@k. ``floor`` is the line on agents that do nothing."""
+    main = {"title": "tau2", **statistics.table(summary, RULE_SETS)}
+    extra_tables = [
+        leaderboard(summary),
+        *statistics.sample_tables(summary["categories"], RULE_SETS),
+    ]
+    if OTHER_BANKING in summary["categories"]:
+        for table in (main, *extra_tables):
+            table["title"] += f" [{INSPECT}]"
+    shares = [
+        f"{name} {passed} of {tasks} tasks ({_percent(passed / tasks)} %)"
+        for name, (passed, tasks) in summary.get("inaction", {}).items()
+    ]
+    floor = f"an agent that does nothing passes: {', '.join(shares)}" if shares else ""
+    return {"table": main, "further_tables": extra_tables, "floor": floor}
 
 
 def leaderboard(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,9 @@ Tasks have the form of upstream's files (``data_model/tasks.py``); every key is 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+import zlib
 from collections.abc import Iterator, Mapping
 from datetime import date
 from textwrap import indent
@@ -13,14 +15,21 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ace_ray.benchmarks.dataset import PartialModel, is_texts, json_value, parse_tree
-from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
+from ace_ray.benchmarks.dataset import (
+    DATA_LIMIT_BYTES,
+    PartialModel,
+    is_texts,
+    json_value,
+    parse_tree,
+)
+from ace_ray.benchmarks.tau2.options import BANKING, CATEGORIES, KNOWLEDGE, Category
 from ace_ray.benchmarks.tau2.upstream_package import (
     DATABASES,
     STOP,
     UPSTREAM,
     UpstreamPackage,
     domain_file,
+    of_domain,
     read_text,
 )
 from ace_ray.errors import UserError
@@ -30,8 +39,8 @@ from ace_ray.util.suggestions import did_you_mean
 
 _FIX = "use an unmodified copy of the data"
 Side = Literal["user", "assistant"]
-# Upstream also knows "NL_ASSERTION", judged by a model. No task of the known version has it.
-Basis = Literal["DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE"]
+# A model judges "NL_ASSERTION", which only tasks of 1.0.1 have.
+Basis = Literal["DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE", "NL_ASSERTION"]
 
 
 class Instructions(PartialModel):
@@ -90,6 +99,7 @@ class Criteria(PartialModel):
     actions: list[Action] | None = None
     env_assertions: list[EnvAssertion] | None = None
     communicate_info: list[str] | None = None
+    nl_assertions: list[str] | None = None
     reward_basis: list[Basis] = Field(["DB", "COMMUNICATE"], min_length=1)
 
 
@@ -146,6 +156,7 @@ class Task(PartialModel):
     id: str
     user_scenario: UserScenario
     ticket: str | None = None
+    user_tools: list[str] | None = None
     initial_state: InitialState | None = None
     evaluation_criteria: Criteria | None = None
 
@@ -164,24 +175,18 @@ def task_of(tree: Any, source: str) -> Task:
     return task
 
 
-_SHOWN = ("user_scenario", "ticket", "initial_state")
+_SHOWN = ("user_scenario", "ticket", "user_tools", "initial_state")
 
 
 def load(package: UpstreamPackage, category: Category, split: str | None) -> list[Entry]:
     """Return the tasks of ``split`` as entries, in file order.
 
     If ``split`` is None, return all tasks, in a solo category all with a ticket. ``data`` of an
-    entry has ``user_scenario``, ``ticket`` and ``initial_state`` as in upstream's file; ``gold`` is
-    ``evaluation_criteria``. Raises `UserError`, which names file and task, if a task is invalid or
-    the split is unknown."""
-    path = domain_file(category.domain, "tasks.json")
-    location = package.full_path(path)
-    trees = json_value(package.read(path), location, _FIX)
-    if not isinstance(trees, list):
-        raise UserError("contains no list of tasks", where=location, fix=_FIX)
+    entry has the keys `_SHOWN` as in upstream's file; ``gold`` is ``evaluation_criteria``. Raises
+    `UserError` that names file and task."""
     split_ids = None if split is None else set(_split_ids(package, category, split))
-    entries, task_ids = [], set()
-    for tree in trees:
+    entries, task_ids, location = [], set(), ""
+    for location, tree in _json_trees(package, category.domain, "tasks"):
         if isinstance(tree, Mapping) and isinstance(tree.get("id"), str):
             task_ids.add(tree["id"])
             if split_ids is not None and tree["id"] not in split_ids:
@@ -210,8 +215,33 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
     return entries
 
 
+def _json_trees(package: UpstreamPackage, domain: str, kind: str) -> list[tuple[str, Any]]:
+    """Return each of a domain's "tasks" or "documents" (``kind``) as a JSON value, with its file.
+    Raises `UserError`."""
+    # banking_knowledge of 1.0.1 has a file for each. Its tasks.json is out of date.
+    paths = package.json_files(domain_file(domain, kind)) if domain == BANKING else []
+    if not paths:
+        paths = [domain_file(domain, "tasks.json" if kind == "tasks" else "documents.json.gz")]
+    pairs = []
+    for path in paths:
+        raw, location = package.read(path), package.full_path(path)
+        try:
+            if path.endswith(".gz"):
+                raw = zlib.decompressobj(31).decompress(raw, DATA_LIMIT_BYTES)
+        except zlib.error as error:
+            raise UserError(f"is not a gzip file ({error})", where=location, fix=_FIX) from error
+        trees = json_value(raw, location, _FIX)
+        pairs += [(location, tree) for tree in (trees if isinstance(trees, list) else [trees])]
+    return pairs
+
+
 def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
     """Return {split: task ids} of a domain. Raises `UserError` if the file is not of this form."""
+    if domain == BANKING:  # has no file of splits
+        trees = (tree for _, tree in _json_trees(package, domain, "tasks"))
+        return {
+            "base": [str(tree["id"]) for tree in trees if isinstance(tree, dict) and "id" in tree]
+        }
     path = domain_file(domain, "split_tasks.json")
     tree = json_value(package.read(path), package.full_path(path), _FIX)
     if not isinstance(tree, dict) or not all(map(is_texts, tree.values())):
@@ -230,9 +260,11 @@ def _split_ids(package: UpstreamPackage, category: Category, split: str) -> list
     return ids_by_split[split]
 
 
-def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
-    """Return the policy of the agent; ``kind`` is "manual" or "workflow" and matters in telecom
-    only (upstream ``domains/telecom/environment.py``)."""
+def policy(package: UpstreamPackage, category: Category, kind: str, knowledge: str) -> str:
+    """Return the policy of the agent (upstream ``domains/*/environment.py``). ``kind`` is "manual"
+    or "workflow" and matters in telecom only; ``knowledge`` in banking_knowledge only."""
+    if category.domain == BANKING:
+        return _banking_policy(package, knowledge)
     if category.domain != "telecom":
         return read_text(package, domain_file(category.domain, "policy.md"))
     solo = "_solo" if category.solo else ""
@@ -245,10 +277,38 @@ def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
     )
 
 
+_INCLUDE = re.compile(r"\{\{(?:component:(\w+)|full_knowledge_base)\}\}")
+
+
+def _banking_policy(package: UpstreamPackage, knowledge: str) -> str:
+    def included(match: re.Match[str]) -> str:
+        if match[1]:
+            return read_text(package, domain_file(BANKING, f"prompts/components/{match[1]}.md"))
+        return "\n\n---\n\n".join(f"## {d['title']}\n\n{d['content']}" for d in documents(package))
+
+    text = read_text(package, domain_file(BANKING, f"prompts/{KNOWLEDGE[knowledge][0]}"))
+    return _INCLUDE.sub(included, text)
+
+
+class _Document(PartialModel):
+    id: str
+    title: str
+    content: str
+
+
+def documents(package: UpstreamPackage) -> list[dict[str, str]]:
+    """Return the documents of banking_knowledge, by file name. Raises `UserError`."""
+    trees = _json_trees(package, BANKING, "documents")
+    return [parse_tree(_Document, tree, file, _FIX).model_dump() for file, tree in trees]
+
+
 def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
-    """Return {side: database as JSON text} of a domain. Raises `UserError` if a file is invalid."""
+    """Return {side: database as JSON text} of a domain, in banking_knowledge also the
+    ``documents``. Raises `UserError` if a file is invalid."""
     texts = {}
-    for side, name in DATABASES[domain].items():
+    if domain == BANKING:
+        texts["documents"] = json.dumps(documents(package))
+    for side, name in of_domain(DATABASES, domain).items():
         path = domain_file(domain, name)
         texts[side] = read_text(package, path)
         if name.endswith(".toml"):

@@ -2,7 +2,8 @@
 
 A reward is the product of parts, and each task names the parts that count. ACTION: the gold calls
 were made. COMMUNICATE: the agent gave the required information. DB: the databases are as after the
-gold calls. ENV_ASSERTION: assertions on the end state hold.
+gold calls. ENV_ASSERTION: assertions on the end state hold. NL_ASSERTION: a judge says that
+assertions in natural language hold; without its answers (`NL_MET`) there is no verdict.
 
 ``official`` is upstream's reward (``evaluator/*.py``), including its mistakes. ``strict`` differs
 where upstream accepts or refuses by accident (docs/tau2.md has an example of each):
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ace_ray.benchmarks.context import arguments_of
@@ -43,8 +44,14 @@ _ERRORS = {
     "DB": ("db_mismatch", "the databases differ from those after the gold calls"),
     "ACTION": ("action_missing", "a gold call was not made"),
     "COMMUNICATE": ("not_communicated", "the agent did not say the required information"),
+    "NL_ASSERTION": ("nl_assertion_failed", "the judge says that an assertion does not hold"),
 }
+# Keys of an episode's state: the judge's answers (one bool for each assertion) and failure, and
+# whether stored results are judged again by other code (`Environment.replay`).
+NL_MET, JUDGE_ERROR, LENIENT = "nl_met", "judge_error", "lenient"
 METRICS = {name: name.lower() for name in _ERRORS}
+# Metric: 1 if the task passes when the agent does nothing and the user ends the episode.
+INACTION = "inaction"
 _OURS, _GOLD = "ours", "gold"
 Message = Mapping[str, Any]
 
@@ -59,13 +66,15 @@ class Replay:
         assertions: for each assertion of the task, whether it holds.
         problem: the reason why upstream's evaluation would fail, or "".
         compared: false if the task has neither actions nor assertions. Then DB and ENV_ASSERTION
-            do not count."""
+            do not count.
+        asserted: whether the judge says that all assertions in natural language hold."""
 
     same_by_hash: bool = False
     same_by_value: bool = False
     assertions: Sequence[bool] = ()
     problem: str = ""
     compared: bool = True
+    asserted: bool = True
 
 
 def run_replay(
@@ -75,20 +84,21 @@ def run_replay(
     initial_state: Mapping[str, Any] | None,
     *,
     solo: bool,
+    lenient: bool = False,
 ) -> Replay:
     """Replay an episode and the gold calls, and compare the end states. Raises `SandboxLost` if the
     process that runs the tools crashes or exceeds a limit."""
-    begin = initialization(initial_state)
+    begin = initialization(initial_state, criteria)
     assertions = criteria.get("env_assertions") or ()
     calls, fault = recorded_calls(trajectory, solo=solo)
     if fault:
         return Replay(problem=fault)
     ops: list[Op] = [
         ("open", _OURS, solo, begin),
-        *(("replay", _OURS, *call) for call in calls),
+        *(("replay", _OURS, *call, lenient) for call in calls),
         ("sync", _OURS),
         ("open", _GOLD, False, begin),
-        *(("replay", _GOLD, *call) for call in calls_of_history(initial_state)),
+        *(("replay", _GOLD, *call, lenient) for call in calls_of_history(initial_state)),
         ("sync", _GOLD),
         ("gold", _GOLD, list(criteria.get("actions") or ())),
         ("equal", _OURS, _GOLD),
@@ -148,14 +158,29 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
     criteria: Mapping[str, Any] | None = entry.gold
     if criteria is None:
         return dict.fromkeys(RULE_SETS, Verdict(True))
+    assertions, met = nl_assertions(entry), state.get(NL_MET)
+    if assertions and not (isinstance(met, list) and len(met) == len(assertions)):
+        # Even if another part failed: else the accuracy over the remaining rows would be too low.
+        reason = str(state.get(JUDGE_ERROR) or "no judge was asked (benchmarks.tau2.judge)")
+        return dict.fromkeys(RULE_SETS, Verdict(None, "not_judged", reason))
+    is_asserted = all(met) if assertions and isinstance(met, list) else True
     replay = Replay(compared=False)
     if criteria.get("actions") is not None or criteria.get("env_assertions") is not None:
         initial = entry.data.get("initial_state")
-        replay = run_replay(sources, trajectory, criteria, initial, solo=solo)
+        lenient = state.get(LENIENT) is True
+        replay = run_replay(sources, trajectory, criteria, initial, solo=solo, lenient=lenient)
+    replay = replace(replay, asserted=is_asserted)
     official = _end_verdict(end_reason)
     if official_stop:
         official = official_verdict(criteria, trajectory, replay)
     return {"official": official, "strict": strict_verdict(criteria, trajectory, replay, solo=solo)}
+
+
+def nl_assertions(entry: Entry) -> list[str]:
+    """Return the assertions in natural language that count in the reward of a task."""
+    criteria: Mapping[str, Any] = entry.gold or {}
+    counts = "NL_ASSERTION" in criteria.get("reward_basis", ())
+    return list(criteria.get("nl_assertions") or ()) if counts else []
 
 
 def official_verdict(
@@ -218,6 +243,7 @@ def _verdict(
     parts = {
         "ACTION": float(all(map(is_made, criteria.get("actions") or ()))),
         "COMMUNICATE": float(all(map(is_said, criteria.get("communicate_info") or ()))),
+        "NL_ASSERTION": float(replay.asserted),
     }
     if replay.compared:
         parts |= {"DB": float(same_state), "ENV_ASSERTION": float(all(replay.assertions))}

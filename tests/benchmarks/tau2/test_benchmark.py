@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("package")
 def copy(package: UpstreamPackage, tmp_path: Path) -> Path:
     """Copy what is read of the package to a folder."""
     root = tmp_path / "tau2"
-    for path in all_files():
+    for path in all_files(package):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(package.root / path, root / path)
     return tmp_path

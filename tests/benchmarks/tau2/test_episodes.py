@@ -295,10 +295,12 @@ def test_the_metrics_are_the_parts_of_the_reward(every: Tau2) -> None:
     ):
         verdicts = every.verdicts(replace(entry, gold=criteria), silent_episode(entry))
         for verdict in verdicts.values():
-            assert (verdict.error_type, verdict.metrics) == (kind, metrics), [*criteria]
+            expected = (kind, {**metrics, "inaction": 0.0})
+            assert (verdict.error_type, verdict.metrics) == expected, [*criteria]
     entry = entry_of(every, "telecom")
     verdict = every.verdicts(entry, silent_episode(entry))["official"]
-    assert (verdict.error_type, verdict.metrics) == ("assertion_failed", {"env_assertion": 0.0})
+    expected = ("assertion_failed", {"env_assertion": 0.0, "inaction": 0.0})
+    assert (verdict.error_type, verdict.metrics) == expected
 
 
 def test_a_record_that_upstream_does_not_replay_has_no_reward(every: Tau2) -> None:

