@@ -116,11 +116,12 @@ class UpstreamCopy:
         count: Callable[[Self], Mapping[str, int]],
         counted: Callable[[Mapping[str, int]], str],
     ) -> Path:
-        """Import files of the copy at ``path`` (by default the installed copy) into the cache. Return
-        the folder of the imported version.
+        """Import files of the copy at ``path`` (by default the installed copy) into the cache.
+        Return the folder of the imported version.
 
-        ``names`` returns the paths of the files that a run reads. ``count`` reads the copy as a run does, so that a damaged copy is found now. It returns the
-        number of rows by category, which ``counted`` converts to text. Repeated imports of the same
+        ``names`` returns the paths of the files that a run reads. ``count`` reads the copy as a
+        run does, so that a damaged copy is found now, and returns the number of rows by category,
+        which ``counted`` converts to text. Repeated imports of the same
         content change nothing. Raises `UserError` if a file is missing or damaged."""
         copy = cls.locate("installed" if path is None else str(path))
         files = {name: copy.read(name) for name in names(copy)}

@@ -290,8 +290,8 @@ def read_text(package: UpstreamPackage, path: str) -> str:
 
 def _assigned_text(package: UpstreamPackage, path: str, name: str) -> str:
     """Return the string that a module assigns to ``name``, also within a function: a literal, an
-    f-string, ``literal.strip()``, or the argument ``content`` of a call. Raises `UserError` if there is
-    no such string."""
+    f-string, ``literal.strip()``, or the argument ``content`` of a call. Raises `UserError` if
+    there is no such string."""
     location = package.full_path(path)
     try:
         tree = python_tree(package.read(path))
