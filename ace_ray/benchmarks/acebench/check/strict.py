@@ -8,11 +8,13 @@ only the list of calls. The first rule that fails names the error:
   arguments and literal values of Python. ``true``, ``false`` and ``null`` are values too, because
   gold is JSON.
 - ``function_name``: the called names are the gold answer's, in any order and equally often.
-- ``param_num``: the parameter names are the same.
+- ``param_num``: no parameter is unexpected, and none is missing that the function requires, or
+  that the user asks for (`_Conversation.asks_for`). Many gold answers have an optional parameter
+  that nobody asked for.
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
   ``1``. Integers and floats are one type, as in JSON Schema. If the schema says ``integer`` and
   gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
-- ``param_value``: the values are equal.
+- ``param_value``: the values are equal, within containers too (`_Conversation.agrees`).
 
 Parallel calls may be in any order, and each gold call must match a different call. If no assignment
 matches all gold calls, the first unmatched gold call of the one with the fewest faults decides.
@@ -20,8 +22,10 @@ matches all gold calls, the first unmatched gold call of the one with the fewest
 **Special rows**: the message contains a phrase, names exactly the wanted parts, and calls nothing.
 Blanks and letter case of the phrase do not count. The phrases, and the parts after them:
 
-- incomplete: ``missing necessary parameters (a, b)``;
-- error_param: ``incorrect value (v) for the parameters (p)``, with any words after ``for``;
+- incomplete: ``missing necessary parameters (a, b)``. Required parameters beyond gold's may be
+  named: the gold answers do not name all of them.
+- error_param: ``incorrect value (v) for the parameters (p)``, with any words after ``for``. Values
+  beyond gold's may be named if their schemas refuse them.
 - irrelevant: ``cannot solve this problem`` or ``limitations of the function``.
 
 Several such phrases name their parts together. A name with its path (``location.latitude``) names
@@ -39,7 +43,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ace_ray.parsing.literals import Call
@@ -100,8 +104,9 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     candidates = functions if isinstance(functions, list) else [functions]
     alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
     first: _Fault | None = None
+    conversation = _Conversation(entry)
     for gold in alternatives:
-        fault = _judge_one(calls, _gold_calls(gold, candidates), candidates)
+        fault = _judge_one(calls, _gold_calls(gold, candidates), candidates, conversation)
         if fault is None:
             return Verdict(True)
         first = first or fault
@@ -127,30 +132,34 @@ def _find_function(candidates: list[Any], name: str) -> Any:
     return None
 
 
-def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
+def _judge_one(
+    calls: list[Call], gold: list[Call], candidates: list[Any], conversation: _Conversation
+) -> _Fault | None:
     if len(calls) == len(gold) == 1:
         if calls[0].name != gold[0].name:
             return "function_name", f"called {calls[0].name[:80]}, expected {gold[0].name}"
-        return _call_fault(calls[0], gold[0], _schemas(candidates, gold[0].name))
+        return _call_fault(calls[0], gold[0], _schema(candidates, gold[0].name), conversation)
     if len(calls) != len(gold):
         return "function_name", f"{len(calls)} calls instead of {len(gold)}"
     if Counter(call.name for call in calls) != Counter(call.name for call in gold):
         return "function_name", f"the functions called are not {', '.join(c.name for c in gold)}"
     faults: dict[int, _Fault] = {}
     for name in dict.fromkeys(call.name for call in gold):
-        faults |= _group_faults(name, calls, gold, _schemas(candidates, name))
+        faults |= _group_faults(name, calls, gold, _schema(candidates, name), conversation)
     return faults[min(faults)] if faults else None
 
 
 def _group_faults(
-    name: str, calls: list[Call], gold: list[Call], schemas: Mapping[str, Any]
+    name: str, calls: list[Call], gold: list[Call], schema: Any, conversation: _Conversation
 ) -> dict[int, _Fault]:
     """Return the faults of the gold calls of the function ``name``, by position in ``gold``.
 
     `assign` decides which call is compared with which gold call."""
     mine = [call for call in calls if call.name == name]
     targets = [(index, call) for index, call in enumerate(gold) if call.name == name]
-    faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in targets]
+    faults = [
+        [_call_fault(call, target, schema, conversation) for call in mine] for _, target in targets
+    ]
     costs = [[_FAULTS[fault[0]] if fault else 0 for fault in row] for row in faults]
     by_index = {}
     for (index, _), row, column in zip(targets, faults, assign(costs), strict=True):
@@ -159,10 +168,10 @@ def _group_faults(
     return by_index
 
 
-def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
-    """Return the schemas of a function's parameters by name; {} if the function lacks schemas."""
+def _schema(candidates: list[Any], name: str) -> Any:
+    """Return the schema of a function's parameters; None if the function lacks one."""
     function = _find_function(candidates, name) or {}
-    return _mapping_at(function.get("parameters", function.get("arguments")), "properties")
+    return function.get("parameters", function.get("arguments"))
 
 
 def _mapping_at(schema: Any, key: str) -> Mapping[str, Any]:
@@ -170,18 +179,37 @@ def _mapping_at(schema: Any, key: str) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
-def _call_fault(call: Call, gold: Call, schemas: Mapping[str, Any]) -> _Fault | None:
-    args, gold_args = call.args, gold.args
-    if args.keys() != gold_args.keys():
-        different = sorted(str(param)[:80] for param in args.keys() ^ gold_args.keys())
+def _call_fault(call: Call, gold: Call, schema: Any, conversation: _Conversation) -> _Fault | None:
+    args, gold_args, schemas = call.args, gold.args, _mapping_at(schema, "properties")
+    required = schema.get("required") if isinstance(schema, dict) else ()
+    wanted = {
+        param
+        for param in gold_args.keys() - args.keys()
+        if param in (required or ()) or conversation.asks_for(param, gold_args)
+    }
+    unlike = (args.keys() - gold_args.keys()) | wanted
+    different = sorted(str(param)[:80] for param in unlike)
+    if different:
         return "param_num", f"parameters missing or not expected: {', '.join(different[:5])}"
-    for param, value in gold_args.items():
-        if not _same_type(args[param], value, schemas.get(param)):
+    pairs = [(param, args[param], gold_args[param]) for param in gold_args if param in args]
+    # Some gold values contradict the schema: an object in place of a list of objects, or null.
+    pairs = [
+        (param, value, [target] if _is_bare_item(target, value, schemas.get(param)) else target)
+        for param, value, target in pairs
+        if target is not None or value is None or not isinstance(value, str)
+    ]
+    for param, value, target in pairs:
+        if not _same_type(value, target, schemas.get(param)):
             return "param_type", f"parameter {param} has the wrong type"
-    for param, value in gold_args.items():
-        if args[param] != value:
+    for param, value, target in pairs:
+        if not conversation.agrees(param, value, target, schemas.get(param)):
             return "param_value", f"parameter {param} has the wrong value"
     return None
+
+
+def _is_bare_item(gold: Any, value: Any, schema: Any) -> bool:
+    is_array = isinstance(schema, dict) and schema.get("type") == "array"
+    return is_array and isinstance(value, list) and not isinstance(gold, list)
 
 
 def _same_type(value: Any, gold: Any, schema: Any) -> bool:
@@ -208,6 +236,116 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
     return True
 
 
+# Maximum number of words that a value may have beyond gold's.
+_MORE_WORDS = 8
+# A word, or one character of a language that writes no blanks between words.
+_WORD = re.compile(r"[a-z0-9]+|[^\W_]")
+# Words in parameters' names that say nothing about the value.
+_FILLERS = frozenset(["user", "include", "consider", "enable", "enabled", "is", "has", "offers"])
+_NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
+_PLACE = re.compile("location|destination|city|place", re.IGNORECASE)
+_BLANK = re.compile(r"""[\s_'"]""")
+# Punctuation, and the zone of a time.
+_IGNORED = re.compile(r"[-.,/*^](?!\d)|(?<=:\d\d)(?:z|[+-]\d\d:\d\d)$")
+
+
+class _Conversation:
+    """The messages that a normal row's answer is about.
+
+    ACEBench's gold values are not the only right wording of what a user said, and some were said by
+    nobody."""
+
+    def __init__(self, entry: Entry) -> None:
+        messages = str(entry.data.get("question"))
+        self._said = _words(re.sub(r"(?ms)^system:.*?(?=^user:|\Z)", " ", messages))
+        self._profile = _words(str(entry.data.get("profile", "")))
+        self._text = _words(messages) + self._profile
+        self._starts = {word[:4] for word in self._text.split()}
+
+    def asks_for(self, param: str, gold: Mapping[str, Any]) -> bool:
+        """Return whether the user asks for an optional parameter of a gold call.
+
+        The user's messages contain the value, which no other parameter has, or they contain the
+        parameter's name, and the value is True or in the user's profile."""
+        value = gold[param]
+        words = [_words_of(leaf) for leaf in _leaves(value)]
+        others = _words(str([other for name, other in gold.items() if name != param]))
+        if all(part.strip() and part in self._said and part not in others for part in words):
+            return True
+        name = {part.lower() for part in _NAME_PART.findall(param)} - _FILLERS
+        known = value is True or all(part.strip() and part in self._profile for part in words)
+        return known and all(f" {part}" in self._said for part in name)
+
+    def agrees(self, param: str, value: Any, gold: Any, schema: Any) -> bool:
+        """Return whether a value of the type of ``gold`` is equal to ``gold``.
+
+        Texts are equal without letter case, blanks and punctuation, unless the schema lists them as
+        an enumeration. A text is also right if it has gold's words, and other words of the
+        conversation, such as a unit; a place may have its country. Of two numbers that are both not
+        in the conversation, neither is wrong."""
+        if isinstance(gold, dict):
+            inner = _mapping_at(schema, "properties")
+            return value.keys() == gold.keys() and all(
+                self.agrees(key, value[key], item, inner.get(key)) for key, item in gold.items()
+            )
+        if isinstance(gold, list):
+            inner = _mapping_at(schema, "items")
+            return len(value) == len(gold) and all(
+                self.agrees(param, *pair, inner) for pair in zip(value, gold, strict=True)
+            )
+        if value == gold:
+            return True
+        if _is_number(gold):
+            return all(_words_of(number) not in self._text for number in (value, gold))
+        if not isinstance(gold, str) or gold in _enumeration(schema):
+            return False
+        if _plain(value) == _plain(gold):
+            return True
+        if _PLACE.search(param) and _plain(value.partition(",")[0]) == _plain(gold):
+            return True
+        words, gold_words = _words(value), _words(gold)
+        # "reefs" has the word "reef", but "50" does not have "5".
+        start = gold_words if gold_words[-2:-1].isdecimal() else gold_words.rstrip()
+        before, found, after = words.partition(start)
+        more = f"{before} {after}".split()
+        return bool(
+            found
+            and len(more) <= _MORE_WORDS
+            and all(word[:4] in self._starts or len(word) == 1 for word in more)
+        )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the values in containers. An empty container, null and False are values that nobody
+    gives."""
+    if value and isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _words_of(value: Any) -> str:
+    """Return the words of a string or number; none for other values and for long numbers."""
+    if _is_number(value):
+        value = f"{value:.15g}" if abs(value) < 1e15 else ""
+    return _words(value) if isinstance(value, str) else ""
+
+
+def _enumeration(schema: Any) -> Sequence[Any]:
+    values = schema.get("enum") if isinstance(schema, dict) else None
+    return values if isinstance(values, list) else ()
+
+
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, with a blank before and after each."""
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+def _plain(text: str) -> str:
+    return _IGNORED.sub("", _BLANK.sub("", text.casefold()))
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -224,7 +362,7 @@ _PHRASES = {
 _PATTERNS = {name: re.compile(text, re.IGNORECASE) for name, text in _PHRASES.items()}
 _NUMBER_WITH_UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?(?:[^\W\d_]|[°%])[^\d,]*")
 _COMMAS = re.compile("[,，]")  # the Chinese prompt uses the wide comma
-_QUOTES = " '\"`"
+_QUOTES = " '\"`[]"
 # `name(key=`, `name()` or `[name(`.
 _CALL = re.compile(
     r"(?<![\w.])[^\W\d][\w.]{0,200}\(\s{0,9}(?:\)|[^\W\d]\w{0,100}\s{0,9}=(?!=))"
@@ -266,15 +404,68 @@ def _has_call(entry: Entry, text: str) -> bool:
 
 
 def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
-    """Return whether the texts in parentheses after the phrases name exactly gold's parts."""
+    """Return whether the texts in parentheses after the phrases name gold's parts, and no others
+    that are right (see the module's text)."""
     gold = {str(part) for parts in entry.gold.values() for part in parts}
+    functions = entry.data.get("function")
+    candidates = functions if isinstance(functions, list) else [functions]
     if entry.category == "special_incomplete":
-        return _parameters([match[1] for match in matches], gold) == gold
-    wrong = entry.gold.keys()
+        named = _parameters([match[1] for match in matches], gold)
+        schemas = [_schema(candidates, name) for name in entry.gold]
+        required = {name for schema in schemas for name in _required(schema)}
+        return gold <= named and named - gold <= required
+    wrong = set(entry.gold)
+    pairs = [pair for match in matches for pair in _pairs(match, gold, wrong)]
+    properties = [
+        _mapping_at(_schema(candidates, function["name"]), "properties")
+        for function in candidates
+        if isinstance(function, dict) and "name" in function
+    ]
     return (
-        _values([match[1] for match in matches], gold) == gold
-        and _parameters([match[2] for match in matches], set(wrong)) == wrong
+        gold <= {value for value, _ in pairs}
+        and wrong <= {param for _, param in pairs}
+        and all(
+            any(_refuses(_mapping_at(schemas, param), value) for schemas in properties)
+            for value, param in pairs
+            if value not in gold or param not in wrong
+        )
     )
+
+
+def _pairs(match: re.Match[str], gold: set[str], wrong: set[str]) -> list[tuple[str, str]]:
+    """Return the values that a message names with their parameters. If their numbers differ, each
+    value belongs to the only parameter, else to each parameter."""
+    values = _values([match[1]], gold)
+    params = [name for text in _split(match[2] or "") for name in _parameters([text], wrong)]
+    if len(values) == len(params):
+        return list(zip(values, params, strict=True))
+    return [(value, param) for value in values for param in params]
+
+
+def _required(schema: Any) -> Iterator[str]:
+    """Yield the names of required parameters, and of those required in them, with their paths."""
+    properties = _mapping_at(schema, "properties")
+    for name in schema.get("required") or () if isinstance(schema, dict) else ():
+        yield name
+        inner = properties.get(name)
+        for step in _required(_mapping_at(inner, "items") or inner):
+            yield from (step, f"{name}.{step}")
+
+
+def _refuses(schema: Any, value: str) -> bool:
+    """Return whether a schema excludes the value that a text spells."""
+    if items := _mapping_at(schema, "items"):
+        return _refuses(items, value)
+    if schema.get("type") in ("integer", "number", "float"):
+        try:
+            number = float(value)
+        except ValueError:
+            return True
+        return not schema.get("minimum", number) <= number <= schema.get("maximum", number)
+    enumeration, pattern = _enumeration(schema), schema.get("pattern", "")
+    length = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
+    in_form = not enumeration or value in enumeration
+    return not (length and in_form and re.search(pattern, value))
 
 
 def _parameters(texts: Sequence[str | None], gold: set[str]) -> set[str]:
@@ -285,13 +476,13 @@ def _parameters(texts: Sequence[str | None], gold: set[str]) -> set[str]:
     return names
 
 
-def _values(texts: Sequence[str | None], gold: set[str]) -> set[str]:
+def _values(texts: Sequence[str | None], gold: set[str]) -> list[str]:
     """Return the values that ``texts`` name. A gold value is not split at its commas."""
-    values: set[str] = set()
+    values: list[str] = []
     for text in filter(None, texts):
         for value in [_unquote(text)] if _unquote(text) in gold else _split(text):
             number = _NUMBER_WITH_UNIT.fullmatch(value)
-            values.add(number[1] if number and number[1] in gold else value)
+            values.append(number[1] if number and number[1] in gold else value)
     return values
 
 
