@@ -57,6 +57,7 @@ RENAMED = {
 # Models of 2024 whose handler read calls in a way of its own (``decode_ast`` in BFCL's repository).
 OWN_HANDLER = re.compile(
     r"Nexusflow|NousResearch|Salesforce|THUDM|deepseek|gorilla|granite|nemotron|arctic|dbrx|gemma"
+    r"|firefunction"
 )
 
 
@@ -369,6 +370,15 @@ def change_class(row: Row, changed: Mapping[str, Entry2024]) -> str:
         verdict = _benchmark("bfcl").check(then, row.episode)["official"]
         if verdict.valid == row.published:
             return "data corrected since"
+    text = row.episode.output or ""
+    if "\\_" in text:
+        return "escaped underscores, which the handler of 2024 removed"
+    if row.entry.category in RELEVANCE and re.search(r"\w\([^=]*?\)", text):
+        return "calls without named arguments, no calls in 2024"
+    if text[:1] != "[" or text[-1:] != "]":
+        return "blanks, fences or no brackets around the list, no calls in 2024"
+    if row.episode.state and row.published_error == "relevance_error:decoder_success":
+        return "arguments that are not an object, a call in 2024"
     return "unexplained"
 
 

@@ -9,12 +9,12 @@ only the list of calls. The first rule that fails names the error:
   gold is JSON.
 - ``function_name``: the called names are the gold answer's, in any order and equally often.
 - ``param_num``: no parameter is unexpected, and none is missing that the function requires, or
-  that the user asks for (`_Conversation.asks_for`). Many gold answers have an optional parameter
+  that the user asks for (`Conversation.asks_for`). Many gold answers have an optional parameter
   that nobody asked for.
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
   ``1``. Integers and floats are one type, as in JSON Schema. If the schema says ``integer`` and
   gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
-- ``param_value``: the values are equal, within containers too (`_Conversation.agrees`).
+- ``param_value``: the values are equal, within containers too (`Conversation.agrees`).
 
 Parallel calls may be in any order, and each gold call must match a different call. If no assignment
 matches all gold calls, the first unmatched gold call of the one with the fewest faults decides.
@@ -46,6 +46,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ace_ray.benchmarks.acebench.check.conversation import (
+    Conversation,
+    enumeration,
+    is_number,
+    mapping_at,
+)
 from ace_ray.parsing.literals import Call
 from ace_ray.types import Entry, Verdict
 
@@ -104,7 +110,7 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     candidates = functions if isinstance(functions, list) else [functions]
     alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
     first: _Fault | None = None
-    conversation = _Conversation(entry)
+    conversation = Conversation(entry)
     for gold in alternatives:
         fault = _judge_one(calls, _gold_calls(gold, candidates), candidates, conversation)
         if fault is None:
@@ -133,7 +139,7 @@ def _find_function(candidates: list[Any], name: str) -> Any:
 
 
 def _judge_one(
-    calls: list[Call], gold: list[Call], candidates: list[Any], conversation: _Conversation
+    calls: list[Call], gold: list[Call], candidates: list[Any], conversation: Conversation
 ) -> _Fault | None:
     if len(calls) == len(gold) == 1:
         if calls[0].name != gold[0].name:
@@ -150,7 +156,7 @@ def _judge_one(
 
 
 def _group_faults(
-    name: str, calls: list[Call], gold: list[Call], schema: Any, conversation: _Conversation
+    name: str, calls: list[Call], gold: list[Call], schema: Any, conversation: Conversation
 ) -> dict[int, _Fault]:
     """Return the faults of the gold calls of the function ``name``, by position in ``gold``.
 
@@ -174,13 +180,8 @@ def _schema(candidates: list[Any], name: str) -> Any:
     return function.get("parameters", function.get("arguments"))
 
 
-def _mapping_at(schema: Any, key: str) -> Mapping[str, Any]:
-    inner = schema.get(key) if isinstance(schema, dict) else None
-    return inner if isinstance(inner, dict) else {}
-
-
-def _call_fault(call: Call, gold: Call, schema: Any, conversation: _Conversation) -> _Fault | None:
-    args, gold_args, schemas = call.args, gold.args, _mapping_at(schema, "properties")
+def _call_fault(call: Call, gold: Call, schema: Any, conversation: Conversation) -> _Fault | None:
+    args, gold_args, schemas = call.args, gold.args, mapping_at(schema, "properties")
     required = schema.get("required") if isinstance(schema, dict) else ()
     wanted = {
         param
@@ -202,6 +203,10 @@ def _call_fault(call: Call, gold: Call, schema: Any, conversation: _Conversation
         if not _same_type(value, target, schemas.get(param)):
             return "param_type", f"parameter {param} has the wrong type"
     for param, value, target in pairs:
+        # A required number that nobody told has to be made up, in the gold answer too.
+        untold = param in (required or ()) and is_number(target)
+        if untold and not conversation.tells(target) and not conversation.tells(value):
+            continue
         if not conversation.agrees(param, value, target, schemas.get(param)):
             return "param_value", f"parameter {param} has the wrong value"
     return None
@@ -213,8 +218,8 @@ def _is_bare_item(gold: Any, value: Any, schema: Any) -> bool:
 
 
 def _same_type(value: Any, gold: Any, schema: Any) -> bool:
-    if _is_number(gold):
-        if not _is_number(value):
+    if is_number(gold):
+        if not is_number(value):
             return False
         declared = schema.get("type") if isinstance(schema, dict) else None
         integral = declared in ("integer", "int") and gold == gold // 1
@@ -224,130 +229,16 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
         return False
     # Different sizes or keys are wrong values, not wrong types: compare only the common parts.
     if kind is dict:
-        inner = _mapping_at(schema, "properties")
+        inner = mapping_at(schema, "properties")
         return all(
             _same_type(value[k], item, inner.get(k)) for k, item in gold.items() if k in value
         )
     if kind is list:
-        inner = _mapping_at(schema, "items")
+        inner = mapping_at(schema, "items")
         return all(
             _same_type(item, target, inner) for item, target in zip(value, gold, strict=False)
         )
     return True
-
-
-# Maximum number of words that a value may have beyond gold's.
-_MORE_WORDS = 8
-# A word, or one character of a language that writes no blanks between words.
-_WORD = re.compile(r"[a-z0-9]+|[^\W_]")
-# Words in parameters' names that say nothing about the value.
-_FILLERS = frozenset(["user", "include", "consider", "enable", "enabled", "is", "has", "offers"])
-_NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
-_PLACE = re.compile("location|destination|city|place", re.IGNORECASE)
-_BLANK = re.compile(r"""[\s_'"]""")
-# Punctuation, and the zone of a time.
-_IGNORED = re.compile(r"[-.,/*^](?!\d)|(?<=:\d\d)(?:z|[+-]\d\d:\d\d)$")
-
-
-class _Conversation:
-    """The messages that a normal row's answer is about.
-
-    ACEBench's gold values are not the only right wording of what a user said, and some were said by
-    nobody."""
-
-    def __init__(self, entry: Entry) -> None:
-        messages = str(entry.data.get("question"))
-        self._said = _words(re.sub(r"(?ms)^system:.*?(?=^user:|\Z)", " ", messages))
-        self._profile = _words(str(entry.data.get("profile", "")))
-        self._text = _words(messages) + self._profile
-        self._starts = {word[:4] for word in self._text.split()}
-
-    def asks_for(self, param: str, gold: Mapping[str, Any]) -> bool:
-        """Return whether the user asks for an optional parameter of a gold call.
-
-        The user's messages contain the value, which no other parameter has, or they contain the
-        parameter's name, and the value is True or in the user's profile."""
-        value = gold[param]
-        words = [_words_of(leaf) for leaf in _leaves(value)]
-        others = _words(str([other for name, other in gold.items() if name != param]))
-        if all(part.strip() and part in self._said and part not in others for part in words):
-            return True
-        name = {part.lower() for part in _NAME_PART.findall(param)} - _FILLERS
-        known = value is True or all(part.strip() and part in self._profile for part in words)
-        return known and all(f" {part}" in self._said for part in name)
-
-    def agrees(self, param: str, value: Any, gold: Any, schema: Any) -> bool:
-        """Return whether a value of the type of ``gold`` is equal to ``gold``.
-
-        Texts are equal without letter case, blanks and punctuation, unless the schema lists them as
-        an enumeration. A text is also right if it has gold's words, and other words of the
-        conversation, such as a unit; a place may have its country. Of two numbers that are both not
-        in the conversation, neither is wrong."""
-        if isinstance(gold, dict):
-            inner = _mapping_at(schema, "properties")
-            return value.keys() == gold.keys() and all(
-                self.agrees(key, value[key], item, inner.get(key)) for key, item in gold.items()
-            )
-        if isinstance(gold, list):
-            inner = _mapping_at(schema, "items")
-            return len(value) == len(gold) and all(
-                self.agrees(param, *pair, inner) for pair in zip(value, gold, strict=True)
-            )
-        if value == gold:
-            return True
-        if _is_number(gold):
-            return all(_words_of(number) not in self._text for number in (value, gold))
-        if not isinstance(gold, str) or gold in _enumeration(schema):
-            return False
-        if _plain(value) == _plain(gold):
-            return True
-        if _PLACE.search(param) and _plain(value.partition(",")[0]) == _plain(gold):
-            return True
-        words, gold_words = _words(value), _words(gold)
-        # "reefs" has the word "reef", but "50" does not have "5".
-        start = gold_words if gold_words[-2:-1].isdecimal() else gold_words.rstrip()
-        before, found, after = words.partition(start)
-        more = f"{before} {after}".split()
-        return bool(
-            found
-            and len(more) <= _MORE_WORDS
-            and all(word[:4] in self._starts or len(word) == 1 for word in more)
-        )
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the values in containers. An empty container, null and False are values that nobody
-    gives."""
-    if value and isinstance(value, (dict, list)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
-    else:
-        yield value
-
-
-def _words_of(value: Any) -> str:
-    """Return the words of a string or number; none for other values and for long numbers."""
-    if _is_number(value):
-        value = f"{value:.15g}" if abs(value) < 1e15 else ""
-    return _words(value) if isinstance(value, str) else ""
-
-
-def _enumeration(schema: Any) -> Sequence[Any]:
-    values = schema.get("enum") if isinstance(schema, dict) else None
-    return values if isinstance(values, list) else ()
-
-
-def _words(text: str) -> str:
-    """Return the words of a text in lower case, with a blank before and after each."""
-    return f" {' '.join(_WORD.findall(text.casefold()))} "
-
-
-def _plain(text: str) -> str:
-    return _IGNORED.sub("", _BLANK.sub("", text.casefold()))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 # A value may contain parentheses. The length limits keep the search time linear in the text.
@@ -417,7 +308,7 @@ def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
     wrong = set(entry.gold)
     pairs = [pair for match in matches for pair in _pairs(match, gold, wrong)]
     properties = [
-        _mapping_at(_schema(candidates, function["name"]), "properties")
+        mapping_at(_schema(candidates, function["name"]), "properties")
         for function in candidates
         if isinstance(function, dict) and "name" in function
     ]
@@ -425,7 +316,7 @@ def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
         gold <= {value for value, _ in pairs}
         and wrong <= {param for _, param in pairs}
         and all(
-            any(_refuses(_mapping_at(schemas, param), value) for schemas in properties)
+            any(_refuses(mapping_at(schemas, param), value) for schemas in properties)
             for value, param in pairs
             if value not in gold or param not in wrong
         )
@@ -444,17 +335,17 @@ def _pairs(match: re.Match[str], gold: set[str], wrong: set[str]) -> list[tuple[
 
 def _required(schema: Any) -> Iterator[str]:
     """Yield the names of required parameters, and of those required in them, with their paths."""
-    properties = _mapping_at(schema, "properties")
+    properties = mapping_at(schema, "properties")
     for name in schema.get("required") or () if isinstance(schema, dict) else ():
         yield name
         inner = properties.get(name)
-        for step in _required(_mapping_at(inner, "items") or inner):
+        for step in _required(mapping_at(inner, "items") or inner):
             yield from (step, f"{name}.{step}")
 
 
 def _refuses(schema: Any, value: str) -> bool:
     """Return whether a schema excludes the value that a text spells."""
-    if items := _mapping_at(schema, "items"):
+    if items := mapping_at(schema, "items"):
         return _refuses(items, value)
     if schema.get("type") in ("integer", "number", "float"):
         try:
@@ -462,9 +353,9 @@ def _refuses(schema: Any, value: str) -> bool:
         except ValueError:
             return True
         return not schema.get("minimum", number) <= number <= schema.get("maximum", number)
-    enumeration, pattern = _enumeration(schema), schema.get("pattern", "")
+    options, pattern = enumeration(schema), schema.get("pattern", "")
     length = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
-    in_form = not enumeration or value in enumeration
+    in_form = not options or value in options
     return not (length and in_form and re.search(pattern, value))
 
 
