@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import ace_ray
-from ace_ray.benchmarks.acebench.check.decode import decode
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.bfcl.categories import RELEVANCE
 from ace_ray.benchmarks.registry import make_benchmark
@@ -231,89 +230,37 @@ def _benchmark(name: str) -> Benchmark:
 
 def rule_class(row: Row) -> str:
     """Return the class of a row whose official and strict verdicts differ."""
-    return (_acebench_rule if row.source.benchmark == "acebench" else _bfcl_rule)(row)
+    official, strict, category = row.official, row.strict, row.entry.category
+    if row.source.benchmark == "bfcl":
+        return _BFCL_RULES.get(strict.error_type) or _bfcl_rule(row)
+    if category.startswith("agent"):
+        return "agents: the whole end state"
+    if category.startswith("special"):
+        return "special rows: other names or values" if official.valid else "special rows: spelling"
+    if strict.valid:
+        return "gold's own value" if "multi" in category else "gold without a required parameter"
+    return {
+        "output_format": "a call that is not literal",
+        "param_num": "a missing parameter that the user asked for",
+        "function_name": "one call for several gold calls",
+    }.get(strict.error_type, "another value")
+
+
+_BFCL_RULES = {
+    "irrelevance_error:no_answer": "no answer, in irrelevance",
+    "irrelevance_error:unreadable_call": "a call that no decoder reads, in irrelevance",
+    "multi_turn:force_terminated": "cut by the step limit in the last turn",
+}
 
 
 def _bfcl_rule(row: Row) -> str:
-    kinds = {
-        "irrelevance_error:no_answer": "no answer to an irrelevant question",
-        "irrelevance_error:unreadable_call": "a call that cannot be read, in irrelevance",
-        "multi_turn:force_terminated": "cut by the step limit in the last turn",
-    }
-    if kind := kinds.get(row.strict.error_type):
-        return kind
     if row.entry.category.startswith("multi_turn"):
         return "lists that upstream's classes share"
-    text = row.episode.output or ""
     if row.official.error_type.startswith("ast_decoder") or row.entry.category in RELEVANCE:
         return "an argument named by a Python keyword"
-    if re.search(r"[(,]\s*(?!\w+\s*=)[^\s)]", text):
+    if re.search(r"[(,]\s*(?!\w+\s*=)[^\s)]", row.episode.output or ""):
         return "positional arguments"
     return "a repeated argument, or parallel calls in another order"
-
-
-def _acebench_rule(row: Row) -> str:
-    category, strict = row.entry.category, row.strict
-    if category.startswith("special"):
-        if strict.valid:
-            return "special: the phrase with another spelling"
-        return {
-            "correction_failed": "special: other names or values than gold",
-            "detection_failed": "special: a call, or no phrase as asked",
-            "false_positive": "special: a call, or no phrase as asked",
-        }[strict.error_type]
-    if category.startswith("agent"):
-        return "agent: the whole end state"
-    if strict.valid:
-        return "blanks within strings (multi-turn)" if "multi" in category else "gold that fails"
-    if strict.error_type == "output_format":
-        text = (row.episode.output or "").strip()
-        if text[:1] != "[" or text[-1:] != "]" or "more than one" in strict.error:
-            return "text beside the list of calls"
-        return "a call that is not literal"
-    if strict.error_type == "param_num":
-        return "an optional parameter is missing"
-    if strict.error_type == "function_name":
-        return "one call for several gold calls"
-    return _value_rule(row)
-
-
-def _value_rule(row: Row) -> str:
-    """Return the class of the first argument whose value differs from gold's."""
-    calls = decode(row.episode.output, whole_output=False).strict
-    alternatives = row.entry.gold if isinstance(row.entry.gold, list) else [row.entry.gold]
-    wanted = re.search(r"parameter (\S+) has", row.strict.error)
-    assert wanted is not None and not isinstance(calls, str)
-    classes = [
-        _pair_rule(call.args[wanted[1]], args[wanted[1]])
-        for call in calls
-        for name, args in alternatives[0].items()
-        if re.sub(r"_\d+$", "", name) in (call.name, re.sub(r"_\d+$", "", call.name))
-        and wanted[1] in call.args
-        and wanted[1] in args
-        and args[wanted[1]] != call.args[wanted[1]]
-    ]
-    return classes[0] if classes else "an argument's value"
-
-
-def _pair_rule(value: Any, gold: Any) -> str:
-    if isinstance(gold, (bool, int, float)) and isinstance(value, (bool, int, float)):
-        return "a number or boolean with another value"
-    if type(value) is not type(gold):
-        return "a value of another JSON type"
-    if isinstance(gold, (list, dict)):
-        flat, flat_gold = (json.dumps(part, ensure_ascii=False) for part in (value, gold))
-        return f"in a list or object: {_text_rule(flat, flat_gold)}"
-    return _text_rule(value, gold)
-
-
-def _text_rule(value: str, gold: str) -> str:
-    if value.casefold() == gold.casefold():
-        return "letter case"
-    plain, plain_gold = (re.sub(r"[ ,./\-_*^'\"]", "", text).casefold() for text in (value, gold))
-    if plain == plain_gold:
-        return "blanks or punctuation"
-    return "gold is a part of the text" if plain_gold in plain else "another value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,5 +361,243 @@ def write_counts(counts: Counts) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["collection", "model", "category", "measure", "class", "rows"])
-    writer.writerows([*key, rows] for key, rows in sorted(counts.items()))
+    writer.writerows([*key, rows] for key, rows in sorted(counts.items()) if rows)
     COUNTS.write_text(text.getvalue(), encoding="utf-8")
+
+
+def read_counts() -> Counts:
+    with COUNTS.open(encoding="utf-8") as file:
+        return Counter({tuple(line[:5]): int(line[5]) for line in list(csv.reader(file))[1:]})
+
+
+class Totals:
+    """Sums over `Counts` by collection, model, measure and class."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._sums: Counter[tuple[str, ...]] = Counter()
+        for (collection, model, category, measure, kind), rows in counts.items():
+            self._sums[collection, model, measure, kind] += rows
+            group = "Special" if category.startswith("special") else "Normal"
+            group = "Agent" if category.startswith("agent") else group
+            self._sums[collection, model, f"{measure} {group}", kind] += rows
+
+    def rows(self, collection: str, model: str, measure: str, kind: str = "") -> int:
+        return self._sums[collection, model, measure, kind]
+
+    def share(self, collection: str, model: str, measure: str, group: str = "") -> float | None:
+        """Return a percentage of the answers, or None if a number is missing."""
+        suffix = f" {group}" if group else ""
+        right = self.rows(collection, model, measure + suffix)
+        answers = self.rows(collection, model, f"answers{suffix}")
+        return 100 * right / answers if answers and (right or measure != "published") else None
+
+    def models(self, collection: str) -> list[str]:
+        """Return the models of a collection, best official score first."""
+        models = {name for group, name, *_ in self._sums if group == collection}
+        return sorted(models, key=lambda name: (-self.rows(collection, name, "official"), name))
+
+    def classes(self, collection: str, measure: str) -> list[tuple[str, int, int]]:
+        """Return the classes of a measure with their rows and their number of models."""
+        rows: Counter[str] = Counter()
+        models: Counter[str] = Counter()
+        for (group, _, name, kind), number in self._sums.items():
+            if (group, name) == (collection, measure):
+                rows[kind] += number
+                models[kind] += 1
+        return [(kind, number, models[kind]) for kind, number in rows.most_common()]
+
+
+COLLECTIONS = ("ACEBench", "ACEBench, own harness", "BFCL native", "BFCL 2024")
+# Of the page's table of ranks.
+_MOVED_RANKS = 8
+
+
+def tables(totals: Totals) -> dict[str, str]:
+    """Return the tables of the page by name."""
+    scores = {name: _scores(totals, *names) for name, names in {
+        "acebench": COLLECTIONS[:2], "native": COLLECTIONS[2:3], "dated": COLLECTIONS[3:],
+    }.items()}  # fmt: skip
+    changes = [
+        [collection, kind, f"{rows:,}", models]
+        for collection in COLLECTIONS
+        for kind, rows, models in totals.classes(collection, "published differs")
+    ]
+    rules = [
+        [collection.partition(",")[0], f"{side} alone", kind, f"{rows:,}", models]
+        for collection in COLLECTIONS
+        for side in ("official", "strict")
+        for kind, rows, models in totals.classes(collection, f"{side} only")
+    ]
+    errors = [
+        [model, kind, f"{rows:,}"]
+        for model in totals.models("ACEBench")
+        for kind, rows in _errors(totals, model)
+    ]
+    return scores | {
+        "groups": _groups(totals),
+        "changes": _table(["answers", "why published differs from official", "rows", "models"],
+                          changes),
+        "rules": _table(["answers", "accepted by", "class", "rows", "models"], rules),
+        "errors": _table(["model", "error (strict)", "rows"], errors),
+        "ranks": _ranks(totals),
+    }  # fmt: skip
+
+
+def _scores(totals: Totals, *collections: str) -> str:
+    lines = []
+    for collection in collections:
+        for model in totals.models(collection):
+            shares = [totals.share(collection, model, measure)
+                      for measure in ("published", "official", "strict")]  # fmt: skip
+            different = sum(
+                totals.rows(collection, model, "published differs", kind)
+                for kind, *_ in totals.classes(collection, "published differs")
+            )
+            rows = totals.rows(collection, model, "answers")
+            mark = " (own checker)" if "harness" in collection else ""
+            first = "" if shares[0] is None else f"{shares[0]:.1f}{mark}"
+            lines.append([model, f"{rows:,}", first, *(f"{s:.1f}" for s in shares[1:]), different])
+    header = ["model", "answers", "published, %", "official, %", "strict, %", "rows that differ"]
+    return _table(header, lines)
+
+
+def _groups(totals: Totals) -> str:
+    lines = []
+    for collection in COLLECTIONS[:2]:
+        for model in totals.models(collection):
+            cells = []
+            for group in ("Normal", "Special", "Agent"):
+                pair = [totals.share(collection, model, r, group) for r in ("official", "strict")]
+                cells.append(" / ".join("" if s is None else f"{s:.1f}" for s in pair).strip(" /"))
+            lines.append([model, *cells])
+    return _table(["model", "Normal", "Special", "Agent (end to end)"], lines)
+
+
+def _errors(totals: Totals, model: str) -> Iterator[tuple[str, int]]:
+    for kind, *_ in totals.classes("ACEBench", "strict error"):
+        if rows := totals.rows("ACEBench", model, "strict error", kind):
+            yield kind, rows
+
+
+def _ranks(totals: Totals) -> str:
+    """Return the table of the models whose rank under ``strict`` is most unlike the official."""
+    moves = []
+    for collection in COLLECTIONS:
+        by_official = totals.models(collection)
+        by_strict = sorted(
+            by_official, key=lambda name: (-totals.rows(collection, name, "strict"), name)
+        )
+        for rank, model in enumerate(by_official, 1):
+            strict_rank = by_strict.index(model) + 1
+            lost = [totals.share(collection, model, r) or 0.0 for r in ("official", "strict")]
+            moves.append((abs(rank - strict_rank), lost[0] - lost[1], collection, model, rank,
+                          strict_rank))  # fmt: skip
+    moves.sort(key=lambda move: (-move[0], -move[1], move[2:4]))
+    lines = [
+        [model, collection, rank, strict_rank, f"{points:.1f}"]
+        for _, points, collection, model, rank, strict_rank in moves[:_MOVED_RANKS]
+    ]
+    return _table(["model", "answers", "rank, official", "rank, strict", "points lost"], lines)
+
+
+def _table(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    rows = [list(map(str, line)) for line in lines]
+    numeric = [
+        all(re.fullmatch(r"[\d.,/ +-]*", row[column]) for row in rows)
+        for column in range(len(header))
+    ]
+    rule = ["--:" if right else "---" for right in numeric]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (list(header), rule, *rows))
+
+
+_SIZE, _MARGIN = 420, 46
+_COLOURS = {
+    "ACEBench": "#0072B2",
+    "BFCL native": "#009E73",
+    "BFCL 2024": "#E69F00",
+}
+
+
+def figure(totals: Totals) -> str:
+    """Return an SVG with a point for each model: published against re-scored accuracy."""
+    scale = (_SIZE - 2 * _MARGIN) / 100
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_SIZE + 150} {_SIZE}" '
+        'font-family="sans-serif" font-size="11" role="img">',
+        f'<rect width="{_SIZE + 150}" height="{_SIZE}" fill="white"/>',
+    ]
+    low, high = _MARGIN, _SIZE - _MARGIN
+    for level in range(0, 101, 20):
+        at = level * scale
+        parts += [
+            f'<line x1="{low}" y1="{high - at:.1f}" x2="{high}" y2="{high - at:.1f}" '
+            'stroke="#dddddd"/>',
+            f'<text x="{low - 6}" y="{high - at + 4:.1f}" text-anchor="end">{level}</text>',
+            f'<text x="{low + at:.1f}" y="{high + 16}" text-anchor="middle">{level}</text>',
+        ]
+    parts += [
+        f'<line x1="{low}" y1="{high}" x2="{high}" y2="{low}" stroke="#888888"/>',
+        f'<text x="{_SIZE / 2}" y="{_SIZE - 12}" text-anchor="middle">published accuracy, %</text>',
+        f'<text x="14" y="{_SIZE / 2}" text-anchor="middle" '
+        f'transform="rotate(-90 14 {_SIZE / 2})">official accuracy here, %</text>',
+    ]
+    for number, (collection, colour) in enumerate(_COLOURS.items()):
+        y = low + 10 + 20 * number
+        models = totals.models(collection)
+        parts += [
+            f'<circle cx="{_SIZE}" cy="{y}" r="4" fill="{colour}"/>',
+            f'<text x="{_SIZE + 10}" y="{y + 4}">{collection} ({len(models)})</text>',
+        ]
+        for model in models:
+            pair = [totals.share(collection, model, r) or 0.0 for r in ("published", "official")]
+            parts.append(
+                f'<circle cx="{low + pair[0] * scale:.1f}" cy="{high - pair[1] * scale:.1f}" '
+                f'r="4" fill="{colour}" fill-opacity="0.7"><title>{model}: {pair[0]:.1f} published,'
+                f" {pair[1]:.1f} official</title></circle>"
+            )
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def write_page(counts: Counts) -> None:
+    totals = Totals(counts)
+    made = tables(totals)
+    page = PAGE.read_text(encoding="utf-8")
+    page = _MARKED.sub(lambda match: f"{match[1]}\n{made[match[2]]}\n{match[3]}", page)
+    PAGE.write_text(page, encoding="utf-8")
+    FIGURE.write_text(figure(totals), encoding="utf-8")
+
+
+def read_sample(clones: Path, work: Path, name: str, number: int) -> None:
+    """Print a sample of the rows in which the rule sets differ and whose class has ``name``."""
+    rows = [
+        row
+        for source in sources(clones)
+        if not OWN_HANDLER.search(source.model) or source.collection != "BFCL 2024"
+        for row in rows_of(source, work)
+        if row.official.valid != row.strict.valid and name in rule_class(row)
+    ]
+    for row in random.Random(0).sample(rows, min(number, len(rows))):
+        print(f"# {', '.join(row.names)}: {row.entry.id}")
+        for rules, verdict in (("official", row.official), ("strict", row.strict)):
+            print(f"{rules}: {verdict.valid} {verdict.error_type} {verdict.error}")
+        print(f"question: {row.entry.data.get('question')}")
+        print(f"answer: {row.episode.output}\nexpected: {row.entry.gold}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("clones", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--read", help="print answers of a class of differences")
+    parser.add_argument("--count", type=int, default=20, help="number of answers to print")
+    arguments = parser.parse_args()
+    if arguments.read:
+        read_sample(arguments.clones, arguments.work, arguments.read, arguments.count)
+        return
+    counts = count(arguments.clones, arguments.work)
+    write_counts(counts)
+    write_page(counts)
+
+
+if __name__ == "__main__":
+    main()

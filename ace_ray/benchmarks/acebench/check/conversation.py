@@ -24,8 +24,8 @@ _QUANTITY = re.compile(
     "|august|september|october|november|december|[零一二两三四五六七八九十百千半年月周天日时]) "
 )
 _BLANK = re.compile(r"""[\s_'"]""")
-# Punctuation, and the zone of a time.
-_IGNORED = re.compile(r"[-.,/*^](?!\d)|(?<=:\d\d)(?:z|[+-]\d\d:\d\d)$")
+_IGNORED = re.compile(r"[-.,/*^](?!\d)")
+_ZONE = re.compile(r"(?<=\dt)(\d\d:\d\d(?::\d\d)?)(?:z|[+-]\d\d:\d\d)$")
 
 
 class Conversation:
@@ -124,7 +124,7 @@ def _words(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _IGNORED.sub("", _BLANK.sub("", text.casefold()))
+    return _ZONE.sub(r"\1", _IGNORED.sub("", _BLANK.sub("", text.casefold())))
 
 
 def is_number(value: Any) -> bool:
