@@ -8,7 +8,7 @@ of BFCL's own repository, ``gorilla``, tells which entries have changed since 20
 scored runs, so an interrupted command continues. ``--read`` prints a sample of a class of
 differences, with the answers, the expected calls and both verdicts.
 
-The CSV file has counts only. Of the page, the tables between its marks are written anew.
+The CSV file has counts only. The command rewrites the tables between the page's marks.
 """
 
 from __future__ import annotations
@@ -110,6 +110,8 @@ def sources(clones: Path) -> Iterator[Source]:
         if len(list(folder.glob("data_*_result.json"))) > 2:
             yield Source("ACEBench, own harness", folder.name, "acebench", folder, scores)
     for folder in _folders(own / "acebench_perturbed_result"):
+        if folder.name.endswith("-FC"):  # a format that only the harness reads
+            continue
         answers = folder / "no_perturbation"
         scores = own / "acebench_perturbed_score" / folder.name / "no_perturbation"
         label = f"{folder.name}, second run" if folder.name == "gpt-4.1" else folder.name
@@ -238,7 +240,11 @@ def rule_class(row: Row) -> str:
     if category.startswith("special"):
         return "special rows: other names or values" if official.valid else "special rows: spelling"
     if strict.valid:
-        return "gold's own value" if "multi" in category else "gold without a required parameter"
+        return (
+            "multi-turn: blanks in values, or another wording"
+            if "multi" in category
+            else "another wording"
+        )
     return {
         "output_format": "a call that is not literal",
         "param_num": "a missing parameter that the user asked for",
@@ -256,16 +262,17 @@ _BFCL_RULES = {
 def _bfcl_rule(row: Row) -> str:
     if row.entry.category.startswith("multi_turn"):
         return "lists that upstream's classes share"
+    text = row.episode.output or ""
+    if row.entry.category not in RELEVANCE and re.search(r"[(,]\s*(?!\w+\s*=)[^\s)]", text):
+        return "positional arguments"
     if row.official.error_type.startswith("ast_decoder") or row.entry.category in RELEVANCE:
         return "an argument named by a Python keyword"
-    if re.search(r"[(,]\s*(?!\w+\s*=)[^\s)]", row.episode.output or ""):
-        return "positional arguments"
     return "a repeated argument, or parallel calls in another order"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry2024:
-    """What BFCL's data of 2024 had for an entry: its functions, and its gold calls if it has any"""
+    """An entry in BFCL's data of 2024: its functions and its gold calls."""
 
     functions: Sequence[Any]
     gold: Any
@@ -354,8 +361,8 @@ def count(clones: Path, work: Path) -> Counts:
             counts[(*key, "answers", "")] += 1
             for rules, verdict in (("official", row.official), ("strict", row.strict)):
                 counts[(*key, rules, "")] += verdict.valid
-                if not verdict.valid:
-                    counts[(*key, f"{rules} error", verdict.error_type)] += 1
+                if not verdict.valid and source.collection != "BFCL 2024":
+                    counts[(*row.names, "", f"{rules} error", verdict.error_type)] += 1
             if row.published not in (None, row.official.valid):
                 counts[(*key, "published differs", change_class(row, changed))] += 1
             if row.official.valid != row.strict.valid:
@@ -423,8 +430,8 @@ class Totals:
 
 
 COLLECTIONS = ("ACEBench", "ACEBench, own harness", "BFCL native", "BFCL 2024")
-# Of the page's table of ranks.
-_MOVED_RANKS = 8
+# Lines of the page's tables of ranks and of errors.
+_MOVED_RANKS, _ERROR_KINDS = 8, 12
 
 
 def tables(totals: Totals) -> dict[str, str]:
@@ -438,22 +445,18 @@ def tables(totals: Totals) -> dict[str, str]:
         for kind, rows, models in totals.classes(collection, "published differs")
     ]
     rules = [
-        [collection.partition(",")[0], f"{side} alone", kind, f"{rows:,}", models]
+        [collection, f"{side} alone", kind, f"{rows:,}", models]
         for collection in COLLECTIONS
         for side in ("official", "strict")
         for kind, rows, models in totals.classes(collection, f"{side} only")
-    ]
-    errors = [
-        [model, kind, f"{rows:,}"]
-        for model in totals.models("ACEBench")
-        for kind, rows in _errors(totals, model)
     ]
     return scores | {
         "paper": _paper(totals),
         "changes": _table(["answers", "why published differs from official", "rows", "models"],
                           changes),
         "rules": _table(["answers", "accepted by", "class", "rows", "models"], rules),
-        "errors": _table(["model", "error (strict)", "rows"], errors),
+        "errors": _errors(totals, COLLECTIONS[0]),
+        "mistakes": _errors(totals, COLLECTIONS[2]),
         "ranks": _ranks(totals),
     }  # fmt: skip
 
@@ -471,7 +474,15 @@ def _scores(totals: Totals, *collections: str) -> str:
             rows = totals.rows(collection, model, "answers")
             mark = " (own checker)" if "harness" in collection else ""
             first = "" if shares[0] is None else f"{shares[0]:.1f}{mark}"
-            lines.append([model, f"{rows:,}", first, *(f"{s:.1f}" for s in shares[1:]), different])
+            lines.append(
+                [
+                    _label(collection, model),
+                    f"{rows:,}",
+                    first,
+                    *(f"{s:.1f}" for s in shares[1:]),
+                    different,
+                ]
+            )
     header = ["model", "answers", "published, %", "official, %", "strict, %", "rows that differ"]
     return _table(header, lines)
 
@@ -492,14 +503,23 @@ def _paper(totals: Totals) -> str:
                     for rules in ("official", "strict")
                 ]
                 cells.append(" / ".join(f"{value / 10:.1f}" for value in pair if any(pair)))
-            lines.append([model, *cells])
+            lines.append([_label(collection, model), *cells])
     return _table(["model", *_SCORES], lines)
 
 
-def _errors(totals: Totals, model: str) -> Iterator[tuple[str, int]]:
-    for kind, *_ in totals.classes("ACEBench", "strict error"):
-        if rows := totals.rows("ACEBench", model, "strict error", kind):
-            yield kind, rows
+def _label(collection: str, model: str) -> str:
+    return f"{model}, own harness" if "harness" in collection else model
+
+
+def _errors(totals: Totals, collection: str) -> str:
+    """Return the table of strict error types by model, with the most frequent ones."""
+    models = totals.models(collection)
+    kinds = totals.classes(collection, "strict error")[:_ERROR_KINDS]
+    lines = [
+        [kind, *(totals.rows(collection, model, "strict error", kind) for model in models)]
+        for kind, *_ in kinds
+    ]
+    return _table(["error", *models], lines)
 
 
 def _ranks(totals: Totals) -> str:

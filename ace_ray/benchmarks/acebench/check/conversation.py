@@ -36,7 +36,7 @@ class Conversation:
 
     def __init__(self, entry: Entry) -> None:
         messages = str(entry.data.get("question"))
-        self._said = _words(re.sub(r"(?ms)^system:.*?(?=^user:|\Z)", " ", messages))
+        self._user_words = _words(re.sub(r"(?ms)^system:.*?(?=^user:|\Z)", " ", messages))
         self._profile = _words(str(entry.data.get("profile", "")))
         self._text = _words(messages) + self._profile
         self._starts = {word[:4] for word in self._text.split()}
@@ -48,12 +48,12 @@ class Conversation:
         parameter's name, and the value is True or in the user's profile."""
         value = gold[param]
         words = [_words_of(leaf) for leaf in _leaves(value)]
-        others = _words(str([other for name, other in gold.items() if name != param]))
-        if all(part.strip() and part in self._said and part not in others for part in words):
+        other_args = _words(str([arg for name, arg in gold.items() if name != param]))
+        if all(w.strip() and w in self._user_words and w not in other_args for w in words):
             return True
         name = {part.lower() for part in _NAME_PART.findall(param)} - _FILLERS
-        known = value is True or all(part.strip() and part in self._profile for part in words)
-        return known and all(f" {part}" in self._said for part in name)
+        in_profile = value is True or all(w.strip() and w in self._profile for w in words)
+        return in_profile and all(f" {part}" in self._user_words for part in name)
 
     def tells(self, number: float) -> bool:
         """Return whether the text has ``number``, or words of a quantity that may mean it."""
@@ -84,12 +84,14 @@ class Conversation:
         if _PLACE.search(param) and _plain(value.partition(",")[0]) == _plain(gold):
             return True
         words, gold_words = _words(value), _words(gold)
+        if not gold_words.strip():
+            return False
         # "reefs" has the word "reef", but "50" does not have "5".
         start = gold_words if gold_words[-2:-1].isdecimal() else gold_words.rstrip()
-        before, found, after = words.partition(start)
+        before, overlap, after = words.partition(start)
         more = f"{before} {after}".split()
         return bool(
-            found
+            overlap
             and _plain(gold) in _plain(value)
             and len(more) <= _MORE_WORDS
             and all(word[:4] in self._starts or len(word) == 1 for word in more)

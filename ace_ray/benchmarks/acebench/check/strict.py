@@ -10,7 +10,7 @@ only the list of calls. The first rule that fails names the error:
 - ``function_name``: the called names are the gold answer's, in any order and equally often.
 - ``param_num``: no parameter is unexpected, and none is missing that the function requires, or
   that the user asks for (`Conversation.asks_for`). Many gold answers have an optional parameter
-  that nobody asked for.
+  without a reason in the conversation.
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
   ``1``. Integers and floats are one type, as in JSON Schema. If the schema says ``integer`` and
   gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
@@ -183,12 +183,12 @@ def _schema(candidates: list[Any], name: str) -> Any:
 def _call_fault(call: Call, gold: Call, schema: Any, conversation: Conversation) -> _Fault | None:
     args, gold_args, schemas = call.args, gold.args, mapping_at(schema, "properties")
     required = schema.get("required") if isinstance(schema, dict) else ()
-    wanted = {
+    needed = {
         param
         for param in gold_args.keys() - args.keys()
         if param in (required or ()) or conversation.asks_for(param, gold_args)
     }
-    unlike = (args.keys() - gold_args.keys()) | wanted
+    unlike = (args.keys() - gold_args.keys()) | needed
     different = sorted(str(param)[:80] for param in unlike)
     if different:
         return "param_num", f"parameters missing or not expected: {', '.join(different[:5])}"
@@ -203,7 +203,7 @@ def _call_fault(call: Call, gold: Call, schema: Any, conversation: Conversation)
         if not _same_type(value, target, schemas.get(param)):
             return "param_type", f"parameter {param} has the wrong type"
     for param, value, target in pairs:
-        # A required number that nobody told has to be made up, in the gold answer too.
+        # A required number that the user did not tell is made up, in the gold answer too.
         untold = param in (required or ()) and is_number(target)
         if untold and not conversation.tells(target) and not conversation.tells(value):
             continue

@@ -217,6 +217,7 @@ TOUR = (
         pytest.param({"city": "Bergen", "guide": True}, "city='Bergen'", "param_num", id="flag"),
         pytest.param({"city": "Bergen"}, "city='Bergen, Norway'", OK, id="country"),
         pytest.param({"tags": ["old port"]}, "tags=['the old port']", OK, id="more words"),
+        pytest.param({"tags": [""]}, "tags=['port']", "param_value", id="no words"),
         pytest.param({"tags": ["port"]}, "tags=['new port']", "param_value", id="other words"),
         pytest.param({"size": "L"}, "size='l'", "param_value", id="enumeration"),
         pytest.param({"day": "2024-01-02T09:00"}, "day='2024-01-02T09:00Z'", OK, id="time zone"),
