@@ -426,7 +426,8 @@ class Totals:
             if (group, name) == (collection, measure):
                 rows[kind] += number
                 models[kind] += 1
-        return [(kind, number, models[kind]) for kind, number in rows.most_common()]
+        ordered = sorted(rows, key=lambda kind: (-rows[kind], kind))
+        return [(kind, rows[kind], models[kind]) for kind in ordered]
 
 
 COLLECTIONS = ("ACEBench", "ACEBench, own harness", "BFCL native", "BFCL 2024")
@@ -601,13 +602,11 @@ def figure(totals: Totals) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def write_page(counts: Counts) -> None:
-    totals = Totals(counts)
-    made = tables(totals)
-    page = PAGE.read_text(encoding="utf-8")
-    page = _MARKED.sub(lambda match: f"{match[1]}\n{made[match[2]]}\n{match[3]}", page)
-    PAGE.write_text(page, encoding="utf-8")
-    FIGURE.write_text(figure(totals), encoding="utf-8")
+def page() -> str:
+    """Return the page with the tables of the stored counts."""
+    made = tables(Totals(read_counts()))
+    text = PAGE.read_text(encoding="utf-8")
+    return _MARKED.sub(lambda match: f"{match[1]}\n{made[match[2]]}\n{match[3]}", text)
 
 
 def read_sample(clones: Path, work: Path, name: str, number: int) -> None:
@@ -639,7 +638,8 @@ def main() -> None:
         return
     counts = count(arguments.clones, arguments.work)
     write_counts(counts)
-    write_page(counts)
+    PAGE.write_text(page(), encoding="utf-8")
+    FIGURE.write_text(figure(Totals(counts)), encoding="utf-8")
 
 
 if __name__ == "__main__":
