@@ -9,8 +9,8 @@ from typing import Any
 
 from ace_ray.types import Entry
 
-# Maximum number of words that a value may have beyond gold's.
-_MORE_WORDS = 8
+# Maximum number of words that a value may have beyond gold's, and that a phrase of the user may.
+_MORE_WORDS, _MORE_IN_PHRASE = 8, 20
 # A word, or one character of a language that writes no blanks between words.
 _WORD = re.compile(r"[a-z0-9]+|[^\W_]")
 # Words in parameters' names that say nothing about the value.
@@ -25,6 +25,9 @@ _QUANTITY = re.compile(
 )
 _BLANK = re.compile(r"""[\s_'"]""")
 _IGNORED = re.compile(r"[-.,/*^](?!\d)")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+# The first or last time of a day.
+_DAY_BOUND = re.compile(r"t(?:00:00(?::00)?|23:59(?::59)?)$")
 _ZONE = re.compile(r"(?<=\dt)(\d\d:\d\d(?::\d\d)?)(?:z|[+-]\d\d:\d\d)$")
 
 
@@ -40,6 +43,8 @@ class Conversation:
         self._profile = _words(str(entry.data.get("profile", "")))
         self._text = _words(messages) + self._profile
         self._starts = {word[:4] for word in self._text.split()}
+        if " at least " in self._text:
+            self._starts |= {"or", "more"}
 
     def asks_for(self, param: str, gold: Mapping[str, Any]) -> bool:
         """Return whether the user asks for an optional parameter of a gold call.
@@ -64,7 +69,8 @@ class Conversation:
 
         Texts are equal without letter case, blanks and punctuation, unless the schema lists them as
         an enumeration. A text is also right if it has gold's words, and other words of the
-        conversation, such as a unit; a place may have its country."""
+        conversation, such as a unit; a place may have its country, and a date the first or last
+        time of its day."""
         if isinstance(gold, dict):
             inner = mapping_at(schema, "properties")
             return value.keys() == gold.keys() and all(
@@ -81,6 +87,8 @@ class Conversation:
             return False
         if _plain(value) == _plain(gold):
             return True
+        if _DATE.fullmatch(gold) and _DAY_BOUND.sub("", _plain(value)) == gold:
+            return True
         if _PLACE.search(param) and _plain(value.partition(",")[0]) == _plain(gold):
             return True
         words, gold_words = _words(value), _words(gold)
@@ -93,7 +101,7 @@ class Conversation:
         return bool(
             overlap
             and _plain(gold) in _plain(value)
-            and len(more) <= _MORE_WORDS
+            and len(more) <= (_MORE_IN_PHRASE if words in self._user_words else _MORE_WORDS)
             and all(word[:4] in self._starts or len(word) == 1 for word in more)
         )
 

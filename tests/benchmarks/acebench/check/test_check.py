@@ -221,6 +221,7 @@ TOUR = (
         pytest.param({"tags": ["port"]}, "tags=['new port']", "param_value", id="other words"),
         pytest.param({"size": "L"}, "size='l'", "param_value", id="enumeration"),
         pytest.param({"day": "2024-01-02T09:00"}, "day='2024-01-02T09:00Z'", OK, id="time zone"),
+        pytest.param({"day": "2024-01-02"}, "day='2024-01-02T23:59:59Z'", OK, id="end of a day"),
         pytest.param({"day": "9:00-17:00"}, "day='9:00'", "param_value", id="part of a time"),
         pytest.param({"code": "1.5"}, "code='15'", "param_value", id="point in a number"),
         pytest.param({"stops": {"n": 2}}, "stops=[{'n': 2}]", OK, id="gold against the schema"),
