@@ -238,6 +238,9 @@ def _call_error(attempt: MadeCall, offered: dict[str, Any]) -> str:
 
 # Misspelt class names in the published gold states, with the real names.
 REAL_NAMES = {"BaseAPI": "BaseApi", "ReminderAPI": "ReminderApi", "Reminderpi": "ReminderApi"}
+# The gold states under this name (multi_step_0 and multi_step_1) lack a reminder that the world
+# begins with, so that no episode can reach them.
+_UNREACHABLE = "ReminderAPI"
 
 
 def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> Verdict:
@@ -278,6 +281,8 @@ def _difference(gold: list[dict[str, Any]], state: Any) -> str:
     for name, attributes in classes:
         if not isinstance(attributes, dict) or attributes.keys() != target[name].keys():
             return f"{name} does not have the attributes {', '.join(target[name])}"
+        if name == REAL_NAMES[_UNREACHABLE] and any(_UNREACHABLE in app for app in gold):
+            continue
         for attribute, value in target[name].items():
             if not same_value(attributes[attribute], value):
                 return f"{name}.{attribute} has the wrong value"

@@ -8,11 +8,13 @@ only the list of calls. The first rule that fails names the error:
   arguments and literal values of Python. ``true``, ``false`` and ``null`` are values too, because
   gold is JSON.
 - ``function_name``: the called names are the gold answer's, in any order and equally often.
-- ``param_num``: the parameter names are the same.
+- ``param_num``: no parameter is unexpected, and none is missing that the function requires, or
+  that the user asks for (`Conversation.asks_for`). Many gold answers have an optional parameter
+  without a reason in the conversation.
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
   ``1``. Integers and floats are one type, as in JSON Schema. If the schema says ``integer`` and
   gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
-- ``param_value``: the values are equal.
+- ``param_value``: the values are equal, within containers too (`Conversation.agrees`).
 
 Parallel calls may be in any order, and each gold call must match a different call. If no assignment
 matches all gold calls, take the assignment with the fewest faults: its first fault decides.
@@ -20,8 +22,10 @@ matches all gold calls, take the assignment with the fewest faults: its first fa
 **Special rows**: the message contains a phrase, names exactly the wanted parts, and calls nothing.
 Blanks and letter case of the phrase do not count. The phrases, and the parts after them:
 
-- incomplete: ``missing necessary parameters (a, b)``;
-- error_param: ``incorrect value (v) for the parameters (p)``, with any words after ``for``;
+- incomplete: ``missing necessary parameters (a, b)``. Required parameters beyond gold's may be
+  named: the gold answers do not name all of them.
+- error_param: ``incorrect value (v) for the parameters (p)``, with any words after ``for``. Values
+  beyond gold's may be named if their schemas refuse them.
 - irrelevant: ``cannot solve this problem`` or ``limitations of the function``.
 
 Several such phrases name their parts together. A name with its path (``location.latitude``) names
@@ -39,9 +43,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ace_ray.benchmarks.acebench.check.conversation import (
+    Conversation,
+    enumeration,
+    is_number,
+    mapping_at,
+)
 from ace_ray.parsing.literals import Call
 from ace_ray.types import Entry, Verdict
 
@@ -100,8 +110,9 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     candidates = functions if isinstance(functions, list) else [functions]
     alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
     first: _Fault | None = None
+    conversation = Conversation(entry)
     for gold in alternatives:
-        fault = _calls_fault(calls, _gold_calls(gold, candidates), candidates)
+        fault = _calls_fault(calls, _gold_calls(gold, candidates), candidates, conversation)
         if fault is None:
             return Verdict(True)
         first = first or fault
@@ -127,30 +138,34 @@ def _find_function(candidates: list[Any], name: str) -> Any:
     return None
 
 
-def _calls_fault(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
+def _calls_fault(
+    calls: list[Call], gold: list[Call], candidates: list[Any], conversation: Conversation
+) -> _Fault | None:
     if len(calls) == len(gold) == 1:
         if calls[0].name != gold[0].name:
             return "function_name", f"called {calls[0].name[:80]}, expected {gold[0].name}"
-        return _call_fault(calls[0], gold[0], _schemas(candidates, gold[0].name))
+        return _call_fault(calls[0], gold[0], _schema(candidates, gold[0].name), conversation)
     if len(calls) != len(gold):
         return "function_name", f"{len(calls)} calls instead of {len(gold)}"
     if Counter(call.name for call in calls) != Counter(call.name for call in gold):
         return "function_name", f"the functions called are not {', '.join(c.name for c in gold)}"
     faults: dict[int, _Fault] = {}
     for name in dict.fromkeys(call.name for call in gold):
-        faults |= _group_faults(name, calls, gold, _schemas(candidates, name))
+        faults |= _group_faults(name, calls, gold, _schema(candidates, name), conversation)
     return faults[min(faults)] if faults else None
 
 
 def _group_faults(
-    name: str, calls: list[Call], gold: list[Call], schemas: Mapping[str, Any]
+    name: str, calls: list[Call], gold: list[Call], schema: Any, conversation: Conversation
 ) -> dict[int, _Fault]:
     """Return the faults of the gold calls of the function ``name``, by position in ``gold``.
 
     `assign` decides which call is compared with which gold call."""
     mine = [call for call in calls if call.name == name]
     targets = [(index, call) for index, call in enumerate(gold) if call.name == name]
-    faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in targets]
+    faults = [
+        [_call_fault(call, target, schema, conversation) for call in mine] for _, target in targets
+    ]
     costs = [[_FAULTS[fault[0]] if fault else 0 for fault in row] for row in faults]
     by_index = {}
     for (index, _), row, column in zip(targets, faults, assign(costs), strict=True):
@@ -159,34 +174,52 @@ def _group_faults(
     return by_index
 
 
-def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
-    """Return the schemas of a function's parameters by name; {} if the function lacks schemas."""
+def _schema(candidates: list[Any], name: str) -> Any:
+    """Return the schema of a function's parameters; None if the function lacks one."""
     function = _find_function(candidates, name) or {}
-    return _mapping_at(function.get("parameters", function.get("arguments")), "properties")
+    return function.get("parameters", function.get("arguments"))
 
 
-def _mapping_at(schema: Any, key: str) -> Mapping[str, Any]:
-    inner = schema.get(key) if isinstance(schema, dict) else None
-    return inner if isinstance(inner, dict) else {}
-
-
-def _call_fault(call: Call, gold: Call, schemas: Mapping[str, Any]) -> _Fault | None:
-    args, gold_args = call.args, gold.args
-    if args.keys() != gold_args.keys():
-        different = sorted(str(param)[:80] for param in args.keys() ^ gold_args.keys())
+def _call_fault(call: Call, gold: Call, schema: Any, conversation: Conversation) -> _Fault | None:
+    args, gold_args, schemas = call.args, gold.args, mapping_at(schema, "properties")
+    required = schema.get("required") if isinstance(schema, dict) else ()
+    needed = {
+        param
+        for param in gold_args.keys() - args.keys()
+        if param in (required or ()) or conversation.asks_for(param, gold_args)
+    }
+    unlike = (args.keys() - gold_args.keys()) | needed
+    different = sorted(str(param)[:80] for param in unlike)
+    if different:
         return "param_num", f"parameters missing or not expected: {', '.join(different[:5])}"
-    for param, value in gold_args.items():
-        if not _same_type(args[param], value, schemas.get(param)):
+    pairs = [(param, args[param], gold_args[param]) for param in gold_args if param in args]
+    # Some gold values contradict the schema: an object in place of a list of objects, or null.
+    pairs = [
+        (param, value, [target] if _is_bare_item(target, value, schemas.get(param)) else target)
+        for param, value, target in pairs
+        if target is not None or value is None or not isinstance(value, str)
+    ]
+    for param, value, target in pairs:
+        if not _same_type(value, target, schemas.get(param)):
             return "param_type", f"parameter {param} has the wrong type"
-    for param, value in gold_args.items():
-        if args[param] != value:
+    for param, value, target in pairs:
+        # A required number that the user did not tell is made up, in the gold answer too.
+        untold = param in (required or ()) and is_number(target)
+        if untold and not conversation.tells(target) and not conversation.tells(value):
+            continue
+        if not conversation.agrees(param, value, target, schemas.get(param)):
             return "param_value", f"parameter {param} has the wrong value"
     return None
 
 
+def _is_bare_item(gold: Any, value: Any, schema: Any) -> bool:
+    is_array = isinstance(schema, dict) and schema.get("type") == "array"
+    return is_array and isinstance(value, list) and not isinstance(gold, list)
+
+
 def _same_type(value: Any, gold: Any, schema: Any) -> bool:
-    if _is_number(gold):
-        if not _is_number(value):
+    if is_number(gold):
+        if not is_number(value):
             return False
         declared = schema.get("type") if isinstance(schema, dict) else None
         integral = declared in ("integer", "int") and gold == gold // 1
@@ -196,20 +229,16 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
         return False
     # Different sizes or keys are wrong values, not wrong types: compare only the common parts.
     if kind is dict:
-        inner = _mapping_at(schema, "properties")
+        inner = mapping_at(schema, "properties")
         return all(
             _same_type(value[k], item, inner.get(k)) for k, item in gold.items() if k in value
         )
     if kind is list:
-        inner = _mapping_at(schema, "items")
+        inner = mapping_at(schema, "items")
         return all(
             _same_type(item, target, inner) for item, target in zip(value, gold, strict=False)
         )
     return True
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 # A value may contain parentheses. The length limits keep the search time linear in the text.
@@ -224,7 +253,7 @@ _PHRASES = {
 _PATTERNS = {name: re.compile(text, re.IGNORECASE) for name, text in _PHRASES.items()}
 _NUMBER_WITH_UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?(?:[^\W\d_]|[°%])[^\d,]*")
 _COMMAS = re.compile("[,，]")  # the Chinese prompt uses the wide comma
-_QUOTES = " '\"`"
+_QUOTES = " '\"`[]"
 # `name(key=`, `name()` or `[name(`.
 _CALL = re.compile(
     r"(?<![\w.])[^\W\d][\w.]{0,200}\(\s{0,9}(?:\)|[^\W\d]\w{0,100}\s{0,9}=(?!=))"
@@ -266,15 +295,68 @@ def _has_call(entry: Entry, text: str) -> bool:
 
 
 def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
-    """Return whether the texts in parentheses after the phrases name exactly the gold parts."""
+    """Return whether the texts in parentheses after the phrases name gold's parts, and no others
+    that are right (see the module's text)."""
     gold = {str(part) for parts in entry.gold.values() for part in parts}
+    functions = entry.data.get("function")
+    candidates = functions if isinstance(functions, list) else [functions]
     if entry.category == "special_incomplete":
-        return _parameters([match[1] for match in matches], gold) == gold
-    wrong = entry.gold.keys()
+        named = _parameters([match[1] for match in matches], gold)
+        schemas = [_schema(candidates, name) for name in entry.gold]
+        required = {name for schema in schemas for name in _required(schema)}
+        return gold <= named and named - gold <= required
+    wrong = set(entry.gold)
+    pairs = [pair for match in matches for pair in _pairs(match, gold, wrong)]
+    properties = [
+        mapping_at(_schema(candidates, function["name"]), "properties")
+        for function in candidates
+        if isinstance(function, dict) and "name" in function
+    ]
     return (
-        _values([match[1] for match in matches], gold) == gold
-        and _parameters([match[2] for match in matches], set(wrong)) == wrong
+        gold <= {value for value, _ in pairs}
+        and wrong <= {param for _, param in pairs}
+        and all(
+            any(_refuses(mapping_at(schemas, param), value) for schemas in properties)
+            for value, param in pairs
+            if value not in gold or param not in wrong
+        )
     )
+
+
+def _pairs(match: re.Match[str], gold: set[str], wrong: set[str]) -> list[tuple[str, str]]:
+    """Return the values that a message names with their parameters. If their numbers differ, each
+    value belongs to the only parameter, else to each parameter."""
+    values = _values([match[1]], gold)
+    params = [name for text in _split(match[2] or "") for name in _parameters([text], wrong)]
+    if len(values) == len(params):
+        return list(zip(values, params, strict=True))
+    return [(value, param) for value in values for param in params]
+
+
+def _required(schema: Any) -> Iterator[str]:
+    """Yield the names of required parameters, and of those required in them, with their paths."""
+    properties = mapping_at(schema, "properties")
+    for name in schema.get("required") or () if isinstance(schema, dict) else ():
+        yield name
+        inner = properties.get(name)
+        for step in _required(mapping_at(inner, "items") or inner):
+            yield from (step, f"{name}.{step}")
+
+
+def _refuses(schema: Any, value: str) -> bool:
+    """Return whether a schema excludes the value that a text spells."""
+    if items := mapping_at(schema, "items"):
+        return _refuses(items, value)
+    if schema.get("type") in ("integer", "number", "float"):
+        try:
+            number = float(value)
+        except ValueError:
+            return True
+        return not schema.get("minimum", number) <= number <= schema.get("maximum", number)
+    options, pattern = enumeration(schema), schema.get("pattern", "")
+    length = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
+    in_form = not options or value in options
+    return not (length and in_form and re.search(pattern, value))
 
 
 def _parameters(texts: Sequence[str | None], gold: set[str]) -> set[str]:
@@ -285,13 +367,13 @@ def _parameters(texts: Sequence[str | None], gold: set[str]) -> set[str]:
     return names
 
 
-def _values(texts: Sequence[str | None], gold: set[str]) -> set[str]:
+def _values(texts: Sequence[str | None], gold: set[str]) -> list[str]:
     """Return the values that ``texts`` name. A gold value is not split at its commas."""
-    values: set[str] = set()
+    values: list[str] = []
     for text in filter(None, texts):
         for value in [_unquote(text)] if _unquote(text) in gold else _split(text):
             number = _NUMBER_WITH_UNIT.fullmatch(value)
-            values.add(number[1] if number and number[1] in gold else value)
+            values.append(number[1] if number and number[1] in gold else value)
     return values
 
 

@@ -2,7 +2,8 @@
 
 Upstream (``base_handler.py::write``) writes files ``BFCL_v4_<category>_result.json`` to the folder
 ``result/<model>/<group>/``. Each line is ``{"id", "result", ...}``. Older versions lack the group
-folder, begin file names with ``BFCL_v3_``, and name three categories differently.
+folder, begin file names with ``BFCL_v3_``, and name three categories differently. Files of 2024
+begin with ``gorilla_openfunctions_v1_test_``; some have the entry's number in ``idx`` or ``id``.
 
 The result of a single-turn entry is one answer: a string, or ``[{name: arguments}, ...]`` for
 models with function calling (FC). The result of a conversation is a list of turns, and a turn is a
@@ -44,14 +45,24 @@ from ace_ray.types import Completion, Entry, Episode, ToolAnswer, ToolCall
 
 # Maximum turns plus answers of a conversation; upstream's have at most 8 turns of 21 answers.
 MAX_ANSWERS = 1_000
-_FILE = re.compile(r"BFCL_v\d+_(\w+?)_result\.json")
+_FILE = re.compile(r"(?:BFCL_v\d+|gorilla_openfunctions_v1_test)_(\w+?)_result\.json")
 _GROUPS = ("non_live", "live", "multi_turn", "agentic", "format_sensitivity")
 # Folders between a model's folder and its files; the last four belong to memory.
 _FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
 # Maximum levels of folders in which files are searched, counted from ``result``.
 _LEVELS = 5
-_RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "simple_javascript"}
-_NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
+_RENAMED = {
+    "simple": "simple_python",
+    "java": "simple_java",
+    "javascript": "simple_javascript",
+    "multiple_function": "multiple",
+    "parallel_function": "parallel",
+    "parallel_multiple_function": "parallel_multiple",
+    "relevance": "irrelevance",
+}
+_NOT_SCORED = re.compile(
+    r"exec(?:utable)?_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq"
+)
 # Names of groups in file names. Such a file does not record the category of its answers.
 _GROUP_NAMES = ("memory", "web_search")
 _DROPPED = """
@@ -154,7 +165,9 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     form = _form_of([source.path for source in sources], "result", model)
     for source in sources:
         for location, row in read_rows(source.path):
-            entry_id = text_of(row, "id", location)
+            number = row.get("id", row.get("idx"))
+            numbered = type(number) is int
+            entry_id = f"{source.label}_{number}" if numbered else text_of(row, "id", location)
             if "_prereq_" in entry_id or _is_dropped(entry_id, entries):
                 continue
             if source.label in _RENAMED:

@@ -35,7 +35,7 @@ def verdicts(
     output: str | None, gold: Any, *functions: Any, category: str = "normal_atom_bool"
 ) -> tuple[str, str]:
     """Return the error types of the official and the strict rules, "" if valid."""
-    data = {"question": "?", "function": list(functions) or [function("plan")]}
+    data = {"question": "user: 1, 2 or 3 days?", "function": list(functions) or [function("plan")]}
     rule_verdicts = check(Entry("acebench", category, "zh", "x", data, gold), output)
     assert all(verdict.valid == (verdict.error_type == "") for verdict in rule_verdicts.values())
     return rule_verdicts["official"].error_type, rule_verdicts["strict"].error_type
@@ -46,7 +46,7 @@ def test_outputs_are_decoded() -> None:
         '\n [ plan(\n  city = "Rome",\n) ] \n': (OK, OK),
         "Sure: [plan(1, city='Oslo', city='Rome')] or [plan()]": (OK, NOT_A_LIST),
         "# [1]\n[plan(city='Rome')]": (FORMAT, NOT_A_LIST),
-        "[plan(city='[Rome')]": (FORMAT, "param_value"),
+        "[plan(city='[Oslo')]": (FORMAT, "param_value"),
         "[plan('Rome')]": ("wrong_param", NOT_A_LIST),
         None: (FORMAT, NOT_A_LIST),
         "[Plan(city='Rome')]": ("function_mismatch", "function_name"),
@@ -81,7 +81,8 @@ NESTED = {"a": 5, "b": {"c": True}}
 @pytest.mark.parametrize(
     ("param", "gold", "value", "official", "strict"),
     [
-        pytest.param("city", "New York", "'in new-york, ny'", OK, "param_value", id="text"),
+        pytest.param("city", "New York", "'new-york'", OK, OK, id="text in another spelling"),
+        pytest.param("city", "York", "'in york, uk'", OK, "param_value", id="longer text"),
         pytest.param("days", 5, "5.0", OK, OK, id="float for an integer"),
         pytest.param("ratio", 2.5, HEX, CRASH, "param_value", id="long hexadecimal"),
         pytest.param("open", True, "'false'", OK, "param_type", id="text for a boolean"),
@@ -91,7 +92,7 @@ NESTED = {"a": 5, "b": {"c": True}}
         pytest.param(
             "options", {"a": None, "b": [False]}, "{'a': null, 'b': [false]}", VALUE, OK, id="null"
         ),
-        pytest.param("tags", ["Ab", "c d"], "['ab', 'cd']", OK, "param_value", id="texts"),
+        pytest.param("tags", ["Ab", "c d"], "['ab', 'cd']", OK, OK, id="texts"),
         pytest.param("pair", ["Ab"], "('Ab',)", OK, "param_type", id="tuple"),
         pytest.param(
             "counts", [1, 2], "[1.5, 2]", "value_error:list/tuple", "param_type", id="floats"
@@ -200,3 +201,57 @@ def test_special_rows_have_the_phrase_exactly_the_parts_and_no_call(
 ) -> None:
     functions = {"name": "book"}, {"name": "pay"}
     assert verdicts(output, gold, *functions, category=category) == (official, strict)
+
+
+TOUR = (
+    "user: Book a tour of the old port in Bergen for 2 people, with a guide.\nsystem: Lunch at 9?"
+)
+
+
+@pytest.mark.parametrize(
+    ("gold", "call", "strict"),
+    [
+        pytest.param({"city": "Bergen", "days": 9}, "city='Bergen'", OK, id="nobody asked"),
+        pytest.param({"city": "Bergen", "days": 2}, "city='Bergen'", "param_num", id="asked"),
+        pytest.param({"city": "Bergen", "open": True}, "city='Bergen'", OK, id="other flag"),
+        pytest.param({"city": "Bergen", "guide": True}, "city='Bergen'", "param_num", id="flag"),
+        pytest.param({"city": "Bergen"}, "city='Bergen, Norway'", OK, id="country"),
+        pytest.param({"tags": ["old port"]}, "tags=['the old port']", OK, id="more words"),
+        pytest.param({"tags": [""]}, "tags=['port']", "param_value", id="no words"),
+        pytest.param({"tags": ["port"]}, "tags=['new port']", "param_value", id="other words"),
+        pytest.param({"size": "L"}, "size='l'", "param_value", id="enumeration"),
+        pytest.param({"day": "2024-01-02T09:00"}, "day='2024-01-02T09:00Z'", OK, id="time zone"),
+        pytest.param({"day": "2024-01-02"}, "day='2024-01-02T23:59:59Z'", OK, id="end of a day"),
+        pytest.param({"day": "9:00-17:00"}, "day='9:00'", "param_value", id="part of a time"),
+        pytest.param({"code": "1.5"}, "code='15'", "param_value", id="point in a number"),
+        pytest.param({"stops": {"n": 2}}, "stops=[{'n': 2}]", OK, id="gold against the schema"),
+    ],
+)
+def test_strict_accepts_other_wordings_of_what_the_user_said(
+    gold: Any, call: str, strict: str
+) -> None:
+    properties = {**PROPERTIES, "guide": {"type": "boolean"}, "size": {"enum": ["S", "L"]}}
+    tool = {"name": "plan", "parameters": {"properties": properties, "required": ["city"]}}
+    data = {"question": TOUR, "function": [tool]}
+    entry = Entry("acebench", "normal_atom_bool", "en", "x", data, {"plan": gold})
+    assert check(entry, f"[plan({call})]")["strict"].error_type == strict
+
+
+@pytest.mark.parametrize(
+    ("category", "gold", "output", "strict"),
+    [
+        pytest.param(MISSING, {"book": ["day"]}, missing("day, bed.kind", "book"), OK, id="needed"),
+        pytest.param(MISSING, {"book": ["day"]}, missing("day, meal", "book"), MORE, id="option"),
+        pytest.param(WRONG, {"day": ["x1"]}, wrong("x1, ten", "day, beds"), OK, id="refused"),
+        pytest.param(WRONG, {"day": ["x1"]}, wrong("x1, 2", "day, beds"), MORE, id="right value"),
+        pytest.param(WRONG, {"day": ["x1"]}, wrong("x1, q", "day, kind"), OK, id="enumeration"),
+    ],
+)
+def test_special_rows_may_name_further_faults(
+    category: str, gold: Any, output: str, strict: str
+) -> None:
+    kind = {"type": "string", "enum": ["king", "twin"]}
+    bed = {"type": "object", "properties": {"kind": kind}, "required": ["kind"]}
+    properties = {"day": {}, "beds": {"type": "integer"}, "kind": kind, "bed": bed, "meal": {}}
+    tool = {"name": "book", "parameters": {"properties": properties, "required": ["day", "bed"]}}
+    assert verdicts(output, gold, tool, category=category)[1] == strict

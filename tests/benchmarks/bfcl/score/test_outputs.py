@@ -291,6 +291,16 @@ def test_all_layouts_are_read(tmp_path: Path) -> None:
         assert [output.entry.key for output in outputs(location)] == expected_keys
 
 
+@pytest.mark.parametrize("key", ["text", "id", "idx"])
+def test_files_of_2024_name_entries_by_position(tmp_path: Path, key: str) -> None:
+    names = {"simple": "simple_python", "parallel_function": "parallel", "relevance": "irrelevance"}
+    for old in (*names, "executable_simple", "rest"):
+        row = {"result": "x", **({"id": f"{old}_0"} if key == "text" else {key: 0})}
+        write(tmp_path / f"gorilla_openfunctions_v1_test_{old}_result.json", [row])
+    read = [output.entry.id for output in outputs(tmp_path)]
+    assert read == [f"{category}_0" for category in names.values()]
+
+
 def test_dropped_ids_group_files_and_empty_lists_are_counted(tmp_path: Path) -> None:
     first, *_ = entries("live_relevance")
     copy_entries = entries_of(COPY)

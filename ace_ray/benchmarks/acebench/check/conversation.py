@@ -1,0 +1,146 @@
+"""Compare values with gold's under ``strict``: wordings of what the user said, and values that
+nobody asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ace_ray.types import Entry
+
+# Maximum number of words that a value may have beyond gold's, and that a phrase of the user may.
+_MORE_WORDS, _MORE_IN_PHRASE = 8, 20
+# A word, or one character of a language that writes no blanks between words.
+_WORD = re.compile(r"[a-z0-9]+|[^\W_]")
+# Words in parameters' names that say nothing about the value.
+_FILLERS = frozenset(["user", "include", "consider", "enable", "enabled", "is", "has", "offers"])
+_NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
+_PLACE = re.compile("location|destination|city|place", re.IGNORECASE)
+_QUANTITY = re.compile(
+    " (one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|both|dozen|hundred"
+    "|thousand|million|hours?|days?|daily|weeks?|weekly|months?|monthly|years?|decade|am|pm"
+    "|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|january|february|march|april|june|july"
+    "|august|september|october|november|december|[零一二两三四五六七八九十百千半年月周天日时]) "
+)
+_BLANK = re.compile(r"""[\s_'"]""")
+_IGNORED = re.compile(r"[-.,/*^](?!\d)")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+# The first or last time of a day.
+_DAY_BOUND = re.compile(r"t(?:00:00(?::00)?|23:59(?::59)?)$")
+_ZONE = re.compile(r"(?<=\dt)(\d\d:\d\d(?::\d\d)?)(?:z|[+-]\d\d:\d\d)$")
+
+
+class Conversation:
+    """The messages that a normal row's answer is about.
+
+    ACEBench's gold values are not the only right wording of what a user said, and some were said by
+    nobody."""
+
+    def __init__(self, entry: Entry) -> None:
+        messages = str(entry.data.get("question"))
+        self._user_words = _words(re.sub(r"(?ms)^system:.*?(?=^user:|\Z)", " ", messages))
+        self._profile = _words(str(entry.data.get("profile", "")))
+        self._text = _words(messages) + self._profile
+        self._starts = {word[:4] for word in self._text.split()}
+        if " at least " in self._text:
+            self._starts |= {"or", "more"}
+
+    def asks_for(self, param: str, gold: Mapping[str, Any]) -> bool:
+        """Return whether the user asks for an optional parameter of a gold call.
+
+        The user's messages contain the value, which no other parameter has, or they contain the
+        parameter's name, and the value is True or in the user's profile."""
+        value = gold[param]
+        words = [_words_of(leaf) for leaf in _leaves(value)]
+        other_args = _words(str([arg for name, arg in gold.items() if name != param]))
+        if all(w.strip() and w in self._user_words and w not in other_args for w in words):
+            return True
+        name = {part.lower() for part in _NAME_PART.findall(param)} - _FILLERS
+        in_profile = value is True or all(w.strip() and w in self._profile for w in words)
+        return in_profile and all(f" {part}" in self._user_words for part in name)
+
+    def tells(self, number: float) -> bool:
+        """Return whether the text has ``number``, or words of a quantity that may mean it."""
+        return _words_of(number) in self._text or _QUANTITY.search(self._text) is not None
+
+    def agrees(self, param: str, value: Any, gold: Any, schema: Any) -> bool:
+        """Return whether a value of the type of ``gold`` is equal to ``gold``.
+
+        Texts are equal without letter case, blanks and punctuation, unless the schema lists them as
+        an enumeration. A text is also right if it has gold's words, and other words of the
+        conversation, such as a unit; a place may have its country, and a date the first or last
+        time of its day."""
+        if isinstance(gold, dict):
+            inner = mapping_at(schema, "properties")
+            return value.keys() == gold.keys() and all(
+                self.agrees(key, value[key], item, inner.get(key)) for key, item in gold.items()
+            )
+        if isinstance(gold, list):
+            inner = mapping_at(schema, "items")
+            return len(value) == len(gold) and all(
+                self.agrees(param, *pair, inner) for pair in zip(value, gold, strict=True)
+            )
+        if value == gold:
+            return True
+        if not isinstance(gold, str) or gold in enumeration(schema):
+            return False
+        if _plain(value) == _plain(gold):
+            return True
+        if _DATE.fullmatch(gold) and _DAY_BOUND.sub("", _plain(value)) == gold:
+            return True
+        if _PLACE.search(param) and _plain(value.partition(",")[0]) == _plain(gold):
+            return True
+        words, gold_words = _words(value), _words(gold)
+        if not gold_words.strip():
+            return False
+        # "reefs" has the word "reef", but "50" does not have "5".
+        start = gold_words if gold_words[-2:-1].isdecimal() else gold_words.rstrip()
+        before, overlap, after = words.partition(start)
+        more = f"{before} {after}".split()
+        return bool(
+            overlap
+            and _plain(gold) in _plain(value)
+            and len(more) <= (_MORE_IN_PHRASE if words in self._user_words else _MORE_WORDS)
+            and all(word[:4] in self._starts or len(word) == 1 for word in more)
+        )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the values in containers. An empty container, null and False are values that nobody
+    gives."""
+    if value and isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _words_of(value: Any) -> str:
+    """Return the words of a string or number; none for other values and for long numbers."""
+    if is_number(value):
+        value = f"{value:.15g}" if abs(value) < 1e15 else ""
+    return _words(value) if isinstance(value, str) else ""
+
+
+def enumeration(schema: Any) -> Sequence[Any]:
+    values = schema.get("enum") if isinstance(schema, dict) else None
+    return values if isinstance(values, list) else ()
+
+
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, with a blank before and after each."""
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+def _plain(text: str) -> str:
+    return _ZONE.sub(r"\1", _IGNORED.sub("", _BLANK.sub("", text.casefold())))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def mapping_at(schema: Any, key: str) -> Mapping[str, Any]:
+    inner = schema.get(key) if isinstance(schema, dict) else None
+    return inner if isinstance(inner, dict) else {}
