@@ -373,7 +373,7 @@ def export(
     datasets = [dataset] if isinstance(dataset, str) else []
     if isinstance(dataset, Mapping):
         datasets = [f"{benchmark}={name}" for benchmark, name in dataset.items()]
-    return export_run(opens(uri), to, output and opens(output), datasets)
+    return export_run(opens(uri), to, opens(output) if output else None, datasets)
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def test_functions_print_only_warnings_unless_they_get_a_console(
         return 75, {"uri": str(toy_run[0]), "complete": False}
 
     monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", work)
-    call = {"model": "m", "benchmarks": "acebench", "backend": "fake"}
+    call: dict[str, Any] = {"model": "m", "benchmarks": "acebench", "backend": "fake"}
     run = ace_ray.evaluate(**call)
     assert capsys.readouterr() == ("", "beware\n")
     assert repr(run) == f"<Run {toy_run[0]}: 8 of 8 rows>"

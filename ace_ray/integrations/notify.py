@@ -16,8 +16,8 @@ from ace_ray.errors import UserError, first_line
 from ace_ray.models.http import Http, HttpRequest
 from ace_ray.models.urls import http_url, read_key
 from ace_ray.reports.comparison import compare_runs
+from ace_ray.reports.comparison_tables import headlines
 from ace_ray.reports.kept import MARGIN
-from ace_ray.reports.kept_tables import headlines
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.stored import SUMMARY, as_json

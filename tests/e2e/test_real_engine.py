@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -72,7 +73,7 @@ def test_the_metrics_on_the_dashboard_come_from_vllm_and_ray(tmp_path: Path, cli
     board = (ROOT / "infra/monitoring/grafana-dashboard.json").read_text()
     names = set(re.findall(r"ray_vllm_\w+", board))
     assert len(names) == 4
-    tree = {
+    tree: dict[str, Any] = {
         "model": {"source": BASE},
         "benchmarks": [{"name": "acebench", "data": "mini", "categories": ["normal_atom_bool"]}],
         "limit": 3,
@@ -84,8 +85,8 @@ def test_the_metrics_on_the_dashboard_come_from_vllm_and_ray(tmp_path: Path, cli
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(tree))
     lines: dict[str, str] = {}
     with running(cpus=2) as cluster, ThreadPoolExecutor(1) as pool:
-        command = "evaluate", tmp_path / "config.yaml"
-        run = pool.submit(cli, *command, env=cluster.driver_env, timeout_s=1500)
+        command = partial(cli, "evaluate", tmp_path / "config.yaml", timeout_s=1500)
+        run = pool.submit(command, env=cluster.driver_env)
         while not run.done():
             for line in scraped(cluster.folder / "prom_metrics_service_discovery.json"):
                 lines[line.partition("{")[0]] = line

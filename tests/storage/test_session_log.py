@@ -9,7 +9,8 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.storage import session_log
 from ace_ray.storage.object_store import LocalStore, Store
-from ace_ray.storage.session_log import LOGS, read_logs, store_log
+from ace_ray.storage.run_files import LOGS
+from ace_ray.storage.session_log import read_logs, store_log
 from ace_ray.util import log
 from tests.limits import until
 

@@ -98,7 +98,7 @@ class UpstreamPackage(UpstreamCopy):
     upstream = UPSTREAM
 
     @classmethod
-    def _folder(cls, path: Path) -> Self:
+    def _find_in_folder(cls, path: Path) -> Self:
         root, release = path, ""
         if (path / "src/tau2").is_dir():
             release, project = SIERRA, read_bounded(path / "pyproject.toml")
@@ -109,7 +109,7 @@ class UpstreamPackage(UpstreamCopy):
             name = f"inspect_evals-{INSPECT.split()[1]}.dist-info"
             version = INSPECT if (path.parent / name).is_dir() else "another version"
         if not release:
-            return super()._folder(path)
+            return super()._find_in_folder(path)
         if version != release:
             problem = f"is {version} of tau2-bench, not {release}"
             raise UserError(problem, where=str(path), fix="give a copy of that version")
