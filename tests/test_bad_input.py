@@ -138,7 +138,7 @@ def test_a_bad_config_file_is_named(check_both, tmp_path, content, part) -> None
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
-        ("./nowhere", ("'./nowhere' does not exist",)),
+        ("./nowhere", ("nowhere' does not exist",)),
         ("nowhere.gguf", ("'nowhere.gguf' does not exist",)),
         ("org/nowhere", ("'org/nowhere' at 'main'", "HF_HUB_OFFLINE")),
         ("package:no_such_package/x.gguf", ("'no_such_package' is not installed",)),
@@ -249,7 +249,7 @@ def test_an_engine_that_vllm_refuses_is_named(
         ({"model": "x"}, {}, ("engine.model", "use model.source")),
         ({"dtype": "fp8"}, {}, ("engine.dtype", "use engine.quantization for weights")),
         ({"max_lora_rank": 16}, {}, ("engine.max_lora_rank", "use model.adapter")),
-        ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
+        ({"max_num_seqs": 0}, {}, ("engine.max_num_seqs: 0 is not",)),
         ({"data_parallel_size": 4}, {}, ("engine.data_parallel_size", "use workers")),
         ({"prefill_context_parallel_size": 2}, {}, ("use tensor_parallel_size",)),
         ({}, {"reasoning_parser": "deepseek_r2"}, ("'deepseek_r2'", "mean 'deepseek_r1'?")),

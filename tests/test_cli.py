@@ -90,7 +90,7 @@ def test_shipped_configs_have_names(invoke: Any) -> None:
 def test_list_prints_benchmarks_parsers_and_sql(invoke: Any) -> None:
     benchmarks = json.loads(invoke("list", "--json").stdout)
     assert benchmarks["acebench"]["categories"] == 17
-    assert benchmarks["tau2"]["categories"] == 5
+    assert benchmarks["tau2"]["categories"] == 7
     assert "CREATE OR REPLACE MACRO run_rows" in invoke("list", "sql").stdout
     if find_spec("vllm") is not None:
         parsers = json.loads(invoke("list", "parsers", "--json").stdout)

@@ -87,7 +87,7 @@ def find_import(name: str, benchmark: str, get_data: str) -> Path | None:
 
 
 def pin_data(data: str, folder: Path) -> str:
-    """Return a config value for ``folder`` that is valid in any working directory and later."""
+    """Return ``data`` with the absolute path ``folder``, for a config that is read elsewhere."""
     if data.partition(":")[0] == "imported":
         return f"imported:{folder.name}"
     return data if data == "mini" else str(folder.absolute())

@@ -42,11 +42,11 @@ EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 class VLLMEngine:
     """A vLLM engine. Loading takes 20-60 s, so a worker creates one engine and shares it.
 
-    ``choice``: the format of chats and answers; `chat` with tools needs a tool parser in it.
+    ``choice``: the format of chats and answers, with a tool parser if `chat` gets tools.
     ``swappable``: whether `swap` will be called. ``adapters``: whether `swap` loads LoRA adapters;
-    the base model answers until the first swap. ``phases`` tracks the start. ``metrics``: in an
-    actor, name of the model in vLLM's metrics, and the module ``ray.util.metrics``. Raises
-    `EngineNotStarted`, and `UserError` if the choice does not fit the model."""
+    the base model answers until the first swap. ``phases`` times the start. ``metrics``: in an
+    actor, the pair of the model's name in vLLM's metrics and the module ``ray.util.metrics``.
+    Raises `EngineNotStarted`, and `UserError` if the choice does not fit the model."""
 
     def __init__(
         self,

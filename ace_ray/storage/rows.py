@@ -229,7 +229,7 @@ def _column_error(row: Mapping[str, Any], column: str, why: str) -> UserError:
     return UserError(
         f"the column {column} {why}",
         where=f"row {row['row_id']}",
-        fix="name an intact run, or remove the part that contains the row",
+        fix="name an intact run, or delete the Parquet file in rows/ that holds the row",
     )
 
 

@@ -83,8 +83,8 @@ def quiet() -> Iterator[Console]:
 
 
 def lines_since(began: float) -> list[str]:
-    """Return the JSON lines that this process has logged since ``began`` (`time.monotonic`), at
-    level info also if the terminal shows less. They are at most the last `MOST_LINES` lines."""
+    """Return the JSON lines of level info and above that this process has logged since ``began``
+    (`time.monotonic`), also those that the terminal hides; the last `MOST_LINES` at most."""
     return [line for at, line in list(_history) if at >= began]
 
 

@@ -110,8 +110,8 @@ def _mangled_message(entry: Entry) -> Any:
 
 
 def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
-    """Yield copies of ``calls`` with one argument altered, then with one function renamed. The
-    entry's key decides which argument is first."""
+    """Yield wrong copies of ``calls``: one per argument, which is altered, then one with another
+    function name. A hash of the entry's key chooses the first argument."""
     targets = [(key, name) for key, arguments in calls.items() for name in arguments]
     start = int(digest(*entry.key)[:8], 16) % max(1, len(targets))
     for key, name in targets[start:] + targets[:start]:

@@ -61,8 +61,8 @@ def _required(expected: Mapping[str, Any]) -> list[str]:
 
 
 def example(expected: Any, index: int = 0) -> Any:
-    """Return a plain value that fits: of each notation the value at ``index``. With ``index`` 0
-    optional keys are included, with -1 they are left out."""
+    """Return a plain value that matches ``expected``, with the alternative at ``index`` of each
+    list of alternatives. Optional keys are included with 0 and left out with -1."""
     if (choices := _choices(expected)) is not None:
         return example(choices[index], index)
     if isinstance(expected, dict):

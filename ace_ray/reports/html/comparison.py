@@ -18,8 +18,8 @@ FLIPS = 25  # maximum flips of each direction that are shown for a pair of runs
 
 
 def comparison(compared: Comparison | UserError | None) -> Iterator[Section]:
-    """Yield the sections on what candidates keep of their reference and with test results; or the
-    reason why the runs cannot be compared."""
+    """Yield the sections on right answers that each candidate keeps of its reference, and on
+    tests of the differences; for a `UserError`, a section with its reason; for None, nothing."""
     if isinstance(compared, UserError):
         lines = compared.lines if isinstance(compared, NotComparable) else []
         why = {"why": compared.what if lines else str(compared), "differences": lines}

@@ -142,7 +142,7 @@ def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
     assert summary["notes"] == [note, "entries have 1 to 2 outputs"]
     store = LocalStore(str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"limited to 2 of 4 entries; export a complete run"):
-        export_hub(ScoredRun(store), LocalStore("x"), "a/b")
+        export_hub(ScoredRun(store), LocalStore("x"), ["a/b"])
     rescored = rejudge_run(str(tmp_path / "out"))[1]
     assert {**rescored, "benchmarks": {}} == {**summary, "benchmarks": {}}
     # An absent turn is skipped, and its dialogue is not judged.

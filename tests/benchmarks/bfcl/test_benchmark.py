@@ -61,7 +61,7 @@ def test_all_categories_that_can_run_are_run_and_the_others_named() -> None:
         ("ruby", {}, "no category or group 'ruby'.*simple_python"),
         ("format_sensitivity", {"mode": "native"}, "formats need prompt mode"),
         ("all", {"contamination": True, "mode": "native"}, "contamination.*mode: prompt"),
-        ("memory_vector", {"embedding": ENDPOINT}, "mini set has no class MemoryAPI_vector"),
+        ("memory_vector", {"embedding": ENDPOINT}, "mini set has no tool class MemoryAPI_vector"),
         ("all", {"embedding": {**ENDPOINT, "api_key_env": "NO_KEY"}}, "NO_KEY is not set"),
     ],
     ids=["no endpoint", "category", "native formats", "native contamination", "class", "no key"],

@@ -61,7 +61,7 @@ class Conversation:
         return in_profile and all(f" {part}" in self._user_words for part in name)
 
     def tells(self, number: float) -> bool:
-        """Return whether the text has ``number``, or words of a quantity that may mean it."""
+        """Return whether the text has ``number`` in digits or in words."""
         return _words_of(number) in self._text or _QUANTITY.search(self._text) is not None
 
     def agrees(self, param: str, value: Any, gold: Any, schema: Any) -> bool:
@@ -107,8 +107,8 @@ class Conversation:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the values in containers. An empty container, null and False are values that nobody
-    gives."""
+    """Yield the values nested in containers, without empty containers, null and False, which no
+    user states."""
     if value and isinstance(value, (dict, list)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _leaves(item)

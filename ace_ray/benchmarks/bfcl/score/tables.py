@@ -119,7 +119,7 @@ TITLED_GROUPS: Mapping[str, Sequence[str]] = {
 
 
 def task(row: ResultRow) -> str:
-    """Return a row's task. Questions on one memory, or one question in all forms, are one task."""
+    """Return the id of a row's task. Rows that share a memory or a question have the same task."""
     if row.category in MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
     if row.category == FORMAT_SENSITIVITY:

@@ -83,7 +83,7 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
     if not sources.texts:
         if name not in CLASSES:
             raise UserError(
-                f"the mini set has no class {name}",
+                f"the mini set has no tool class {name}",
                 where="data",
                 fix="write data: installed, or the path of a copy of bfcl-eval",
             )

@@ -199,7 +199,8 @@ class Environment:
         return _text(value), error
 
     def run(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Call a tool without `sync`, and return its result. Raises the tool's errors."""
+        """Call a tool of ``requestor`` (assistant or user) and return its result, without `sync` of
+        both databases. Raises the tool's errors."""
         _check_names(arguments)
         side = self._side(requestor, name)
         kit = self.kits.get(side)
