@@ -122,7 +122,8 @@ def test_engine_of_a_role_killed_twice_costs_no_row_of_eight_workers(run):
         worker_cpus=0.1,
         rows_per_part=2,
     )
-    driver = run.start()
+    # Eight workers, eight sandboxes and a role's engine need 3.1 CPUs for Ray.
+    driver = run.start(RAY_OVERRIDE_RESOURCES='{"CPU": 4}')
     until_part_after(driver, 0)
     driver.find("RoleEngine").kill()
     until_part_after(driver, 3)
