@@ -43,10 +43,10 @@ class Run:
 
     Rows that are stored after the run was opened are not visible."""
 
-    def __init__(self, store: Store) -> None:
-        """Open the run in ``store``. Raises `UserError` if ``store`` contains no run."""
-        self.store = store
-        self._stored = StoredRun(store)
+    def __init__(self, store: Store | str | Path) -> None:
+        """Open the run in ``store``, or at a path. Raises `UserError` if there is no run."""
+        self.store = open_store(str(store)) if isinstance(store, str | Path) else store
+        self._stored = StoredRun(self.store)
         _ = self._stored.ledger  # read now: rows that are stored later are not visible
 
     @classmethod

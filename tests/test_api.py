@@ -46,7 +46,7 @@ def test_a_run_is_opened_and_its_rows_are_read(toy_run: Any) -> None:
     store.put("run.json", json.dumps({**run.manifest, "declared": 9}).encode())
     chinese = {**rows[1], "language": "zh", "row_id": "f" * 32}
     write_parts(store, "00000000000002-aa", pa.Table.from_pylist([chinese], schema=ROWS))
-    run = ace_ray.Run.open(str(folder))
+    run = ace_ray.Run(folder)
     with pytest.raises(ace_ray.UserError, match=r"matches 2 rows: acebench, .*language="):
         run.episode(chinese["id"])
     assert run.episode(chinese["id"], language="zh").row_id == "f" * 32
