@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from referencing import Registry
 
+from ace_ray.benchmarks.json_schema import schema_fault
 from ace_ray.parsing.formats import parse_known_formats
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.reports.significance import Change, Share, change_of, share_of
@@ -119,13 +117,8 @@ def _first_fault(calls: Iterable[tuple[str, str]], tools: Any) -> str:
             return "arguments that are not JSON"
         if not isinstance(arguments, dict):
             return f"arguments that are {'text' if isinstance(arguments, str) else 'no object'}"
-        validator = Draft202012Validator(schemas[name], registry=Registry())
-        try:
-            error: ValidationError | None = next(validator.iter_errors(arguments), None)
-        except (RecursionError, ArithmeticError):  # a hostile number or nesting
-            return "arguments that cannot be checked"
-        if error is not None:
-            return f"arguments that break the schema ({error.validator})"
+        if schema_fault(schemas[name], arguments):
+            return "arguments that break the schema"
     return ""
 
 
