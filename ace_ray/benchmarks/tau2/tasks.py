@@ -183,7 +183,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 
     If ``split`` is None, return all tasks, in a solo category all with a ticket. ``data`` of an
     entry has the keys `_SHOWN` as in upstream's file; ``gold`` is ``evaluation_criteria``. Raises
-    `UserError`, with file and task, if the split is unknown or a task is invalid."""
+    `UserError` if the split is unknown, or a task (named with its file) is invalid."""
     split_ids = None if split is None else set(_split_ids(package, category, split))
     entries, task_ids, location = [], set(), ""
     for location, tree in _json_trees(package, category.domain, "tasks"):
