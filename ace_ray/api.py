@@ -210,7 +210,7 @@ def score(
     ``fresh`` replaces the run of other outputs there. ``options`` are the benchmark's. Without
     ``output``, ``path`` is a run. ``judge`` is a file with the judge's section of a config, an
     endpoint: it judges answers that no judge saw. ``endpoint_url`` and ``region`` name an
-    S3-compatible store. Raises `UserError`."""
+    S3-compatible store. Raises `UserError` if run, outputs or judge cannot be used."""
     from ace_ray.rescoring.rejudge import score as score_path
 
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)

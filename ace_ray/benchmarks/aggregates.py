@@ -157,7 +157,7 @@ def column_score(
     return score_of(cell, title, formula, n, len(categories) * languages)
 
 
-def column_estimate(
+def complete_estimate(
     run: BenchmarkResult,
     block: Mapping[str, Any] | None,
     rules: str,

@@ -42,7 +42,7 @@ def _is_own_process() -> bool:
     return bool(click.get_current_context().obj)
 
 
-def _overrides(
+def _add_model_override(
     config: str | None, model: str | None, benchmarks: tuple[str, ...], overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return all config overrides of a command line. Raises `UserError`: it lacks a config, and
@@ -96,7 +96,7 @@ def run_evaluate(
 
     ``own_process``: this process does nothing else, so the driver may run in a child process
     (`ace_ray.util.signals`)."""
-    all_overrides = _overrides(config, model, benchmarks, overrides)
+    all_overrides = _add_model_override(config, model, benchmarks, overrides)
     all_overrides += ("early.stop=false",) * complete
     values = _values({"benchmarks": benchmarks, **options})
     if only_plan:
@@ -244,7 +244,7 @@ def doctor(
     from ace_ray.cli.doctor import examine
     from ace_ray.config.schema import RunConfig, load_config, read_tree
 
-    all_overrides = _overrides(config, model, benchmarks, overrides)
+    all_overrides = _add_model_override(config, model, benchmarks, overrides)
 
     def load() -> RunConfig:
         if {"models", "checkpoints"} & {*read_tree(config)}:

@@ -139,7 +139,7 @@ def make_submission(
             )
     for job_tree in trees:
         files = list(_local_files(job_tree))
-    text = _check_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
+    text = _check_public_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
     content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
     return Submission(
         job=job,
@@ -181,14 +181,14 @@ def _is_short(file: str) -> bool:
 def _file_argument(node: Any, key: Any, path: str, attribute: str = "") -> str:
     """Return the job argument that writes the file at ``path`` into the job's folder, under a name
     with a hash of its content. Set ``node[key]`` to this name followed by ``attribute``."""
-    text = _check_text(config_text(path), path)
+    text = _check_public_text(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     name = f"sent_{digest}{Path(path).suffix}"
     node[key] = f"./{name}{attribute}"
     return f"--file={name}:{text}"
 
 
-def _check_text(text: str, location: str) -> str:
+def _check_public_text(text: str, location: str) -> str:
     """Return ``text`` if it may be sent in a job's command. Raises `UserError` if it contains a
     secret or is too long."""
     for number, line in enumerate(text.splitlines(), 1):

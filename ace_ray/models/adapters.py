@@ -102,7 +102,7 @@ def _base_error(folder: Path, why: str) -> UserError:
     )
 
 
-def check_template(model: ModelRef, template: str | None = None) -> None:
+def check_adapter_template(model: ModelRef, template: str | None = None) -> None:
     """Raise `UserError` if the chat template of the adapter, which vLLM would ignore, differs from
     ``template``. By default ``template`` is the template of the base."""
     assert model.adapter is not None  # callers pass a model with an adapter

@@ -108,13 +108,13 @@ def test_an_adapter_with_its_own_template_is_refused(tmp_path, base, make_adapte
     folder = make_adapter(tmp_path / "a", base)
     shutil.copy(base / "tokenizer_config.json", folder / "tokenizer_config.json")
     model = adapted(base, folder)
-    adapters.check_template(model)
+    adapters.check_adapter_template(model)
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     with pytest.raises(UserError, match="the adapter has its own chat template"):
-        adapters.check_template(model)
-    adapters.check_template(model, "{{ messages }}\n")  # named as model.chat_template
+        adapters.check_adapter_template(model)
+    adapters.check_adapter_template(model, "{{ messages }}\n")  # named as model.chat_template
     with pytest.raises(UserError, match=r"name this template as model\.chat_template"):
-        adapters.check_template(model, "{{ other }}")
+        adapters.check_adapter_template(model, "{{ other }}")
 
 
 def test_the_engine_allows_the_largest_rank(tmp_path: Path, base: Path, make_adapter: Make):

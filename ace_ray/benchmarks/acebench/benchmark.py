@@ -13,7 +13,7 @@ from ace_ray.benchmarks.acebench import native, paper, prompts
 from ace_ray.benchmarks.acebench import options as groups
 from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
 from ace_ray.benchmarks.acebench.check.agent import ENDINGS, check_agent
-from ace_ray.benchmarks.acebench.check.decode import decode
+from ace_ray.benchmarks.acebench.check.decode import decode_for_both_rules
 from ace_ray.benchmarks.acebench.check.official import judge_normal as official_normal
 from ace_ray.benchmarks.acebench.check.official import judge_special as official_special
 from ace_ray.benchmarks.acebench.check.strict import judge_normal as strict_normal
@@ -363,7 +363,7 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
         }
     if entry.category not in NORMAL:
         raise ValueError(f"{entry.category} is an agent category; use check_agent")
-    decoded = decode(output, whole_output=entry.category in MULTI_TURN)
+    decoded = decode_for_both_rules(output, whole_output=entry.category in MULTI_TURN)
     return {
         "official": official_normal(entry, decoded),
         "strict": strict_normal(entry, decoded.strict),
@@ -372,6 +372,6 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
 def holds_calls(entry: Entry, output: str) -> bool:
     """Return whether a rule set reads a call in ``output``, or upstream would run code from it."""
-    decoded = decode(output, whole_output=entry.category in MULTI_TURN)
+    decoded = decode_for_both_rules(output, whole_output=entry.category in MULTI_TURN)
     calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
     return decoded.unsafe or any(calls)

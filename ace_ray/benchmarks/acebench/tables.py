@@ -12,7 +12,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench.options import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TOP
-from ace_ray.benchmarks.aggregates import column_estimate, table_of_runs
+from ace_ray.benchmarks.aggregates import complete_estimate, table_of_runs
 from ace_ray.benchmarks.comparability import mark_labels, self_play_lines
 from ace_ray.benchmarks.results import BenchmarkResult, Estimate, Table, Value
 from ace_ray.benchmarks.statistics import ACCURACY, PROCESS, VALUE, estimate, is_judged, percents
@@ -58,7 +58,7 @@ Block = Mapping[str, Any]
 
 def aggregate(run: BenchmarkResult, block: Block | None, name: str, rules: str) -> Estimate | None:
     """Return a run's estimate for the column ``name`` of the paper's Table 2."""
-    return column_estimate(run, block, rules, ("paper", PAPER), name)
+    return complete_estimate(run, block, rules, ("paper", PAPER), name)
 
 
 def category(

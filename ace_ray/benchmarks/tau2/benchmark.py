@@ -300,7 +300,7 @@ class Tau2(Benchmark):
     def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         order = {"domains": tuple(CATEGORIES)}
         passes: dict[str, dict[str, float]] = {}
-        counted = tables.count_inaction(rows, passes)
+        counted = tables.collect_inaction(rows, passes)
         numbers = statistics.statistics(counted, cls.rule_sets, order, max_unscored)
         floors = {name: [int(sum(of.values())), len(of)] for name, of in passes.items()}
         return numbers | {"groups": {}, "inaction": floors}

@@ -162,7 +162,7 @@ class Task(PartialModel):
 
 
 def task_of(tree: Any, source: str) -> Task:
-    """Validate a task of the file ``source``. Raises `UserError`, which names an invalid key."""
+    """Validate a task of the file ``source``. Raises `UserError` if a key is missing or invalid."""
     task_id = tree.get("id") if isinstance(tree, Mapping) else None
     location = f"{source}, task {task_id!r:.60}" if isinstance(task_id, str) else source
     task = parse_tree(Task, tree, location, _FIX)
@@ -183,7 +183,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 
     If ``split`` is None, return all tasks, in a solo category all with a ticket. ``data`` of an
     entry has the keys `_SHOWN` as in upstream's file; ``gold`` is ``evaluation_criteria``. Raises
-    `UserError` that names file and task."""
+    `UserError` if the split is unknown, or a task (named with its file) is invalid."""
     split_ids = None if split is None else set(_split_ids(package, category, split))
     entries, task_ids, location = [], set(), ""
     for location, tree in _json_trees(package, category.domain, "tasks"):
@@ -216,8 +216,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 
 
 def _json_trees(package: UpstreamPackage, domain: str, kind: str) -> list[tuple[str, Any]]:
-    """Return each of a domain's "tasks" or "documents" (``kind``) as a JSON value, with its file.
-    Raises `UserError`."""
+    """Return a domain's "tasks" or "documents" (``kind``) as JSON values, each with its file."""
     # banking_knowledge of 1.0.1 has a file for each. Its tasks.json is out of date.
     paths = package.json_files(domain_file(domain, kind)) if domain == BANKING else []
     if not paths:
@@ -297,7 +296,8 @@ class _Document(PartialModel):
 
 
 def documents(package: UpstreamPackage) -> list[dict[str, str]]:
-    """Return the documents of banking_knowledge, by file name. Raises `UserError`."""
+    """Return the documents of banking_knowledge, by file name. Raises `UserError` if one is missing
+    or invalid."""
     trees = _json_trees(package, BANKING, "documents")
     return [parse_tree(_Document, tree, file, _FIX).model_dump() for file, tree in trees]
 

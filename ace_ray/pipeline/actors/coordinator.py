@@ -68,8 +68,8 @@ class _ProcessState:
 
 class Coordinator:
     """Actor that keeps a `Tally` and the state of all processes, but no rows, for one pass over the
-    pending rows. Processes report about their rows (`accept`), about themselves (`register_start`,
-    `update_process`), and about the weights of their engines."""
+    pending rows. Processes report about their rows (`note_unless_stopped`), about themselves
+    (`register_start`, `update_process`), and about the weights of their engines."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Coordinator:
         Constructors of actors do not get the refs: restarts of the actors would depend on them."""
         return self._shared
 
-    def accept(self, process: ProcessInfo, report: RowReport) -> bool:
+    def note_unless_stopped(self, process: ProcessInfo, report: RowReport) -> bool:
         """Note the ``report`` of ``process`` about its rows, and return True. If the report starts
         rows of a stopped run, note nothing and return False."""
         if report.entered is not None:

@@ -176,7 +176,9 @@ class WeightLoader:
         except _TRANSIENT as error:
             await self._end(str(error), None)
         spent = self._clock.read(), self._clock.output_tokens
-        self._coordinator.accept.remote(self._process, RowReport(self.run, spent=spent))
+        self._coordinator.note_unless_stopped.remote(
+            self._process, RowReport(self.run, spent=spent)
+        )
         self._clock.restart()
         self._clock.enter_state("load")
         if self.run in self._broken and not self._adapters:

@@ -111,7 +111,9 @@ class Writer:
             raise
         finally:
             self._writing.remove(began)
-        self._coordinator.accept.remote(self._process, RowReport(run, stored=table.num_rows))
+        self._coordinator.note_unless_stopped.remote(
+            self._process, RowReport(run, stored=table.num_rows)
+        )
 
     def _write(self, run: RunTarget, table: pa.Table) -> None:
         """Store the rows. Errors of the store are retried for `store_retry_timeout_s`: the store
@@ -126,7 +128,7 @@ class Writer:
                 if time.monotonic() + wait > until:
                     raise
                 line = f"cannot store results yet, retrying: {replace_surrogates(str(error))}"
-                self._coordinator.accept.remote(self._process, RowReport(notice=line))
+                self._coordinator.note_unless_stopped.remote(self._process, RowReport(notice=line))
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)
 

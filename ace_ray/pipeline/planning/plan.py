@@ -148,7 +148,7 @@ def make_plan(
     drawn = draw_order(config.early, by_name, entries, config.samples) if config.early else None
     protocols = _protocols(config, candidate, identity, replay)
     samplings = [of_run.with_sample_seed(number).identity() for number in range(config.samples)]
-    rows, openings = _rows(config, samplings, by_name, entries, protocols, drawn)
+    rows, openings = _rows_and_openings(config, samplings, by_name, entries, protocols, drawn)
     interactive = bool(rows.interactive.any())
     identity |= {
         # The timeout of episodes may change their result.
@@ -260,7 +260,7 @@ def _protocols(
     return protocols
 
 
-def _rows(
+def _rows_and_openings(
     config: RunConfig,
     samplings: Sequence[Mapping[str, Any]],
     benchmarks: Mapping[str, Benchmark],

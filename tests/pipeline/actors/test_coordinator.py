@@ -55,10 +55,12 @@ def test_engines_are_counted_by_what_they_have_to_do() -> None:
     coordinator.register_start(process(2, "another"))
     up(coordinator, engine)
     assert coordinator.read().engines == (1, 1, 0, 0)
-    coordinator.accept(engine, RowReport(entered=["a", "b"]))
-    coordinator.accept(engine, RowReport(ended=["a"]))
+    coordinator.note_unless_stopped(engine, RowReport(entered=["a", "b"]))
+    coordinator.note_unless_stopped(engine, RowReport(ended=["a"]))
     assert (coordinator.read().engines, coordinator.read().in_flight) == ((1, 0, 0, 1), 1)
-    coordinator.accept(engine, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
+    coordinator.note_unless_stopped(
+        engine, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7))
+    )
     assert coordinator.read().engines == (1, 0, 1, 0)
     assert coordinator.read().counts_of(0).spent == {engine.name: ({"generation": 2.0}, 7)}
     coordinator.note_loading(engine, 1)  # other weights
@@ -70,7 +72,7 @@ def test_rows_are_counted_by_run_and_status() -> None:
     checker, writer = process(kind="checker"), process(kind="writer")
     rows = [row(), row(strict=True), row(official=False), row("infra_error", None, None)]
     rows.append((1, *row("quarantined", None, None)[1:]))
-    coordinator.accept(checker, RowReport(judged=rows))
+    coordinator.note_unless_stopped(checker, RowReport(judged=rows))
     tally = coordinator.read()
     assert (tally.ended_rows, tally.counts_of(0).ended_rows, tally.counts_of(1).ended_rows) == (
         5,
@@ -81,12 +83,12 @@ def test_rows_are_counted_by_run_and_status() -> None:
     assert tally.accuracies() == {("toy", "en"): {"official": 2 / 3, "strict": 1 / 3}}
     assert (tally.counts_of(0).prompt_tokens, tally.counts_of(0).completion_tokens) == (12, 20)
     assert tally.tokens == 40
-    coordinator.accept(writer, RowReport(0, stored=3))
-    coordinator.accept(writer, RowReport(1, stored=2))
+    coordinator.note_unless_stopped(writer, RowReport(0, stored=3))
+    coordinator.note_unless_stopped(writer, RowReport(1, stored=2))
     coordinator.note_loaded(2, broken="NaN")
     coordinator.note_loaded(2, broken="again")
     for seconds in (1.0, 2.0):
-        coordinator.accept(process(), RowReport(1, spent=({"load": seconds}, 0)))
+        coordinator.note_unless_stopped(process(), RowReport(1, spent=({"load": seconds}, 0)))
     tally = coordinator.read()
     assert (tally.stored, tally.counts_of(0).stored, tally.counts_of(1).stored) == (5, 3, 2)
     assert tally.counts_of(2).broken == "NaN"
@@ -117,8 +119,8 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     coordinator = Coordinator([])
     dead = process(1, kind=kind)
     up(coordinator, dead)
-    coordinator.accept(dead, RowReport(entered=["a", "b", "ended"]))
-    coordinator.accept(dead, RowReport(ended=["ended"]))
+    coordinator.note_unless_stopped(dead, RowReport(entered=["a", "b", "ended"]))
+    coordinator.note_unless_stopped(dead, RowReport(ended=["ended"]))
     if says_why:
         # Two threads of a process may report the same death.
         coordinator.update_process(dead, death=Death("no answer for 9 s", log=["last line"]))
@@ -158,7 +160,7 @@ def test_three_writer_deaths_without_a_stored_row_end_the_run(stores: bool) -> N
     for pid in range(MAX_STARTS + 1):
         starts.append(up(coordinator, process(pid, kind="writer")))
         if stores:
-            coordinator.accept(process(kind="writer"), RowReport(0, stored=1))
+            coordinator.note_unless_stopped(process(kind="writer"), RowReport(0, stored=1))
     assert [start is not None for start in starts] == [True] * MAX_STARTS + [stores]
     tally = coordinator.read()
     assert tally.failure == ("" if stores else "the writer crashed 3 times without storing a row")
@@ -175,9 +177,11 @@ class TestStartsWithoutProgress:
             assert start is not None
             assert start.starts_since_progress == pid
             up(coordinator, process(100 + pid, "another"))
-            coordinator.accept(process(), RowReport())  # a block whose rows were all given up
+            coordinator.note_unless_stopped(
+                process(), RowReport()
+            )  # a block whose rows were all given up
             if says_why:
-                coordinator.accept(process(pid, kind=kind), RowReport(ended=["a"]))
+                coordinator.note_unless_stopped(process(pid, kind=kind), RowReport(ended=["a"]))
                 coordinator.update_process(
                     process(pid, kind=kind), death=Death("the reason", rows=[])
                 )
@@ -195,11 +199,11 @@ class TestStartsWithoutProgress:
             assert up(coordinator, process(pid)) is not None
             if how == "ended":
                 row_id = f"row{pid // (TRIALS + 1)}"
-                coordinator.accept(process(pid), RowReport(entered=[row_id]))
+                coordinator.note_unless_stopped(process(pid), RowReport(entered=[row_id]))
                 coordinator.update_process(process(pid), death=Death("it died", rows=[row_id]))
             elif pid % MAX_STARTS_WITHOUT_PROGRESS == MAX_STARTS_WITHOUT_PROGRESS - 1:
                 progress = {"judged": [row()]} if how == "judged" else {"stored": 1}
-                coordinator.accept(process(pid), RowReport(0, **progress))
+                coordinator.note_unless_stopped(process(pid), RowReport(0, **progress))
         assert not coordinator.read().no_progress
         assert not coordinator.read().failure
 
@@ -210,7 +214,7 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
     coordinator = Coordinator([])
     for pid in (1, 2):  # the isolated row runs alone in process 2
         up(coordinator, process(pid))
-        coordinator.accept(process(pid), RowReport(entered=["a"]))
+        coordinator.note_unless_stopped(process(pid), RowReport(entered=["a"]))
         if pid == 1:
             coordinator.update_process(process(1), death=Death("it died", rows=["a"]))
             assert coordinator.process("actor") is None, "it said why"
@@ -228,7 +232,7 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
 def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     coordinator, engine = Coordinator([]), process()
     up(coordinator, engine)
-    coordinator.accept(engine, RowReport(entered=["a", "b"]))
+    coordinator.note_unless_stopped(engine, RowReport(entered=["a", "b"]))
     for _ in range(2):
         coordinator.note_removal("actor", Death("its node is gone", outside=True), node=node)
         coordinator.update_process(engine)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.aggregates import column_estimate, column_score, table_of_runs
+from ace_ray.benchmarks.aggregates import column_score, complete_estimate, table_of_runs
 from ace_ray.benchmarks.bfcl.categories import (
     FORMAT_SENSITIVITY,
     FORMS,
@@ -144,7 +144,7 @@ def paper(runs: Sequence[BenchmarkResult], rules: str) -> Paper:
 
 
 def _column(run: BenchmarkResult, version: str, name: str, rules: str) -> Estimate | None:
-    return column_estimate(run, run.summary, rules, (version, VERSIONS[version]), name)
+    return complete_estimate(run, run.summary, rules, (version, VERSIONS[version]), name)
 
 
 def _leaderboard(runs: Sequence[BenchmarkResult], version: str, rules: str) -> Table:
