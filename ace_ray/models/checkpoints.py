@@ -80,6 +80,9 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return f"{self.dtype} {'x'.join(map(str, self.shape))}"
+
 
 class _Files:
     """The files of a checkpoint, in a local folder or under an S3 prefix."""
@@ -152,10 +155,10 @@ def check_whole(source: Path | S3Store) -> None:
 def check_gguf(path: Path) -> None:
     """Raise `UserError` unless ``path`` is a GGUF file, `OSError` unless it is a regular file."""
     with open_regular_file(path) as file:
-        head = file.read(len(_POINTER))
-    if head == _POINTER:
-        raise UserError(_IS_POINTER, where=str(path), fix=_PULL)
-    if not head.startswith(b"GGUF"):
+        _refuse_pointer(file, str(path))
+        file.seek(0)
+        magic = file.read(4)
+    if magic != b"GGUF":
         raise UserError("is not a GGUF file (bad magic)", where=str(path), fix="download it again")
 
 
@@ -250,9 +253,8 @@ def layout_diff(folder: Path, new_folder: Path) -> str:
     if odd := sorted(a.keys() ^ b.keys()):
         return f"{len(odd)} tensors occur in only one model, e.g. {odd[0]}"
     for name, tensor in a.items():
-        mine, theirs = (tensor.dtype, tensor.shape), (b[name].dtype, b[name].shape)
-        if mine != theirs:
-            return f"{name} is {_kind_text(theirs)}, not {_kind_text(mine)}"
+        if tensor != b[name]:
+            return f"{name} is {b[name]}, not {tensor}"
     return ""
 
 
@@ -355,7 +357,3 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
             yield name, Tensor(sys.intern(dtype), tuple(shape))
         if end != size:
             raise ValueError(f"it is {size - end} bytes longer than its header says")
-
-
-def _kind_text(kind: tuple[str, tuple[int, ...]]) -> str:
-    return f"{kind[0]} {'x'.join(map(str, kind[1]))}"
