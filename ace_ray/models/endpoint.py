@@ -82,7 +82,7 @@ class EndpointModel(Client):
     ) -> None:
         self._config = config
         url, self._key = endpoint_access(config, location)
-        self._url = str(url).rstrip("/") + "/chat/completions"
+        self._url = config.url.rstrip("/") + "/chat/completions"
         self._host = host_of(config.url)
         self._proxy = proxy_of(url)
         self._split_reasoning = split_reasoning
