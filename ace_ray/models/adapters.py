@@ -14,8 +14,8 @@ from typing import Any
 
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, tensors_of
-from ace_ray.models.families import facts_of_model
-from ace_ray.models.sources import Adapter, ModelRef
+from ace_ray.models.families import family_facts
+from ace_ray.models.sources import Adapter, ModelRef, tokenizer_folder
 
 WEIGHTS = "adapter_model.safetensors"
 # Values of vLLM's ``max_lora_rank``.
@@ -106,8 +106,9 @@ def check_adapter_template(model: ModelRef, template: str | None = None) -> None
     """Raise `UserError` if the chat template of the adapter, which vLLM would ignore, differs from
     ``template``. By default ``template`` is the template of the base."""
     assert model.adapter is not None  # callers pass a model with an adapter
-    base = facts_of_model(model).templates[-1:] if template is None else (template,)
-    templates = facts_of_model(model.adapter.ref).templates[-1:]
+    own, adapted = (family_facts(tokenizer_folder(ref)) for ref in (model, model.adapter.ref))
+    base = own.templates[-1:] if template is None else (template,)
+    templates = adapted.templates[-1:]
     if templates and templates[0].strip() != "".join(base).strip():
         raise UserError(
             "the adapter has its own chat template, which would be ignored",
@@ -141,10 +142,8 @@ def _rank(config: Mapping[str, Any], source: str) -> int:
     if str(init).lower() not in _PLAIN_INITS:
         raise _refusal(f"changes the base's weights when it is loaded ({init!r:.40})", source)
     pattern = config.get("rank_pattern") or {}
-    ranks: list[Any] = [
-        config.get("r"),
-        *(pattern.values() if isinstance(pattern, dict) else [pattern]),
-    ]
+    patterns = pattern.values() if isinstance(pattern, dict) else [pattern]
+    ranks: list[Any] = [config.get("r"), *patterns]
     for rank in ranks:
         if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= RANKS[-1]:
             raise _refusal(f"has the rank {rank!r:.40}, but vLLM supports 1 to {RANKS[-1]}", source)

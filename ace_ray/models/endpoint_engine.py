@@ -14,7 +14,7 @@ from ace_ray.errors import PromptTooLong, RequestFailed, UserError
 from ace_ray.models.chat import PROBE_TOOLS
 from ace_ray.models.endpoint import EndpointModel, EndpointRefused
 from ace_ray.models.sources import ModelRef
-from ace_ray.models.urls import check_url, host_of, read_key
+from ace_ray.models.urls import endpoint_access, host_of
 from ace_ray.types import Completion, Messages, Sampling
 
 WHERE = "model.endpoint"
@@ -72,8 +72,7 @@ def endpoint_ref(config: RunConfig) -> ModelRef:
     endpoint = endpoint_of(model)
     for key, value in sorted(endpoint.extra_body.items()):
         _check_extra(key, value)
-    check_url(endpoint.url, f"{WHERE}.url")
-    read_key(endpoint.api_key_env, f"{WHERE}.api_key_env")
+    endpoint_access(endpoint, WHERE)
     engine_only = {
         "engine": bool(config.engine),
         "model.revision": model.revision is not None,

@@ -17,7 +17,6 @@ from typing import Any
 from ace_ray.config.roles import ServedRole
 from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
-from ace_ray.models.sources import ModelRef, tokenizer_folder
 
 # Template variables that tell vLLM's parsers whether an answer begins with reasoning.
 SWITCHES = ("enable_thinking", "thinking")
@@ -209,14 +208,6 @@ def _is_mistral(folder: Path, tokenizer_mode: str) -> bool:
         return tokenizers and tokenizer_mode == "mistral"
     weights = any(folder.glob("consolidated*.safetensors")) or (folder / "params.json").is_file()
     return weights or not (folder / "tokenizer_config.json").is_file()
-
-
-def facts_of_model(model: ModelRef, tokenizer_mode: str = "auto") -> FamilyFacts:
-    """Read the facts of a pinned model. A GGUF file is converted first; weights in other formats
-    are not needed. Raises `UserError` if the model cannot be read."""
-    if model.kind in ("fake", "endpoint"):
-        return FamilyFacts()
-    return family_facts(tokenizer_folder(model), tokenizer_mode)
 
 
 def tool_parsers(facts: FamilyFacts) -> list[str]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 import psutil
 
 from ace_ray.models.checkpoints import shards_of, weight_bytes
-from ace_ray.util.subprocesses import module_command, module_environment
+from ace_ray.util.subprocesses import run_module
 
 # Probe texts: prose, a call and data.
 TEXTS = (
@@ -168,14 +167,7 @@ def compute_references(folders: Sequence[Path], texts: Sequence[Sequence[int]]) 
             f"a reference needs {need / 2**30:.1f} GiB of memory, but only "
             f"{free / 2**30:.1f} GiB are free"
         )
-    process = subprocess.run(
-        module_command("ace_ray.models.reference", *map(str, folders)),
-        env=module_environment(),
-        input=json.dumps(texts),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    process = run_module("ace_ray.models.reference", *map(str, folders), stdin=json.dumps(texts))
     if process.returncode != 0:
         lines = process.stderr.strip().splitlines() or ["it ended without an error message"]
         raise ProbeFailed(f"the reference could not be computed: {lines[-1]}")

@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from ace_ray.models.engine_args import INSTALL
 from ace_ray.storage.object_store import Object, S3Store
 from ace_ray.util.local_files import path_of
 from ace_ray.util.safe_loading import MOST_BYTES, MOST_VALUES, parse_limited_json
-from ace_ray.util.subprocesses import module_command, module_environment
+from ace_ray.util.subprocesses import run_module
 
 Kind = Literal["hub", "folder", "s3", "gguf", "endpoint", "fake"]
 
@@ -255,10 +254,7 @@ def _cache_path(ref: ModelRef) -> Path:
 
 def _convert(gguf: Path, folder: Path) -> None:
     # A separate process frees torch's memory at its end. The driver never imports torch.
-    command = module_command("ace_ray.models.gguf", str(gguf), str(folder))
-    proc = subprocess.run(
-        command, env=module_environment(), capture_output=True, text=True, check=False
-    )
+    proc = run_module("ace_ray.models.gguf", str(gguf), str(folder))
     if proc.returncode != 0:
         lines = proc.stderr.strip().splitlines() or ["the converter ended without an error message"]
         raise UserError(

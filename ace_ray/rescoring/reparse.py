@@ -170,7 +170,20 @@ def reparse_run(
     """
     run = StoredRun(opens(uri))
     store, manifest = run.store, run.manifest
-    _check_readable(run, plugins=bool(plugins) or tool_parser is not None)
+    if manifest.config.backend != "vllm":
+        raise UserError(
+            f"does not contain the text of the model (backend: {manifest.config.backend}); an "
+            "endpoint returns calls that its server has parsed",
+            where=store.root,
+            fix="name a run that was evaluated with vLLM",
+        )
+    # The run stores only the plugins' hashes, and its parsers may be theirs.
+    if manifest.tree["identity"].get("plugins") and not plugins and tool_parser is None:
+        raise UserError(
+            "the run's parsers came from plugins",
+            where=store.root,
+            fix="name the plugin files with --plugin",
+        )
     stored = StoredBenchmarks(run, benchmarks)
     stored_format = manifest.format
     earlier = FormatChoice(
@@ -212,26 +225,6 @@ def reparse_run(
     timing["engines"] = result.update_readings(timing.get("engines"))
     _, result.summary = finish(target, new.manifest, stored.by_name, new.ledger, timing)
     return result
-
-
-def _check_readable(run: StoredRun, *, plugins: bool) -> None:
-    """Raise `UserError` if the answers of ``run`` cannot be parsed again. ``plugins``: whether the
-    command names the parser or plugins."""
-    manifest, store = run.manifest, run.store
-    if manifest.config.backend != "vllm":
-        raise UserError(
-            f"does not contain the text of the model (backend: {manifest.config.backend}); an "
-            "endpoint returns calls that its server has parsed",
-            where=store.root,
-            fix="name a run that was evaluated with vLLM",
-        )
-    # The run stores only the plugins' hashes, and its parsers may be theirs.
-    if manifest.tree["identity"].get("plugins") and not plugins:
-        raise UserError(
-            "the run's parsers came from plugins",
-            where=store.root,
-            fix="name the plugin files with --plugin",
-        )
 
 
 def _manifest(manifest: Manifest, result: ReparseResult, choice: FormatChoice) -> dict[str, Any]:

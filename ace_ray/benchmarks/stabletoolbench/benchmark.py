@@ -138,17 +138,18 @@ class StableToolBench(Benchmark):
         return entries
 
     def identity(self) -> Mapping[str, Any]:
-        options, entries = self._options, self.dataset()
+        options, entries = self._options, self.dataset()  # chooses the pool
+        offered = [self._pool.offered_apis()] if self._pool else map(self._apis, entries)
         identity: dict[str, Any] = {
             "data_sha256": data_hash(entries),
             "prompts": self._settings.texts.source,
             "prompts_sha256": self._settings.texts.sha256(),
             "episodes": {
                 **self._settings.identity(),
-                "tool_scope": self._scope(),
+                "tool_scope": options.model_dump(mode="json")["tool_scope"],
                 **({"pool_sha256": self._pool.sha256} if self._pool else {}),
                 **({"retriever": RETRIEVER} if isinstance(options.tool_scope, Retrieved) else {}),
-                **self._sources.identity(self._api_keys()),
+                **self._sources.identity(map(cache_key, chain.from_iterable(offered))),
             },
         }
         if "judge" in self._roles:
@@ -168,11 +169,10 @@ class StableToolBench(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
-        folders = {name: getattr(options, name) for name in FOLDERS}
         absolute = {
             name: str(path_of(value, f"{_WHERE}.{name}").absolute())
-            for name, value in folders.items()
-            if value
+            for name in FOLDERS
+            if (value := getattr(options, name))
         }
         return {
             **options.model_dump(mode="json"),
@@ -217,16 +217,6 @@ class StableToolBench(Benchmark):
 
     def _apis(self, entry: Entry) -> list[Api]:
         return self._pool.apis_of(entry) if self._pool else apis_of(entry, self._settings.texts)
-
-    def _scope(self) -> Any:
-        """Return the tool scope as JSON."""
-        return self._options.model_dump(mode="json")["tool_scope"]
-
-    def _api_keys(self) -> Iterator[str]:
-        """Yield the keys of the APIs that agents may call."""
-        entries = self.dataset()  # chooses the pool
-        offered = [self._pool.offered_apis()] if self._pool else map(self._apis, entries)
-        yield from map(cache_key, chain.from_iterable(offered))
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
@@ -346,7 +336,7 @@ class StableToolBench(Benchmark):
             "method": self._options.method,
             "mode": self._options.mode,
             "prompts": self._settings.texts.source,
-            "tool_scope": self._scope(),
+            "tool_scope": self._options.model_dump(mode="json")["tool_scope"],
             "apis": list(self._sources.backends),
             "warnings": [*self._warnings, *self._lacking],
             "comparable": " ".join(

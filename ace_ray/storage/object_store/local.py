@@ -89,6 +89,8 @@ class LocalStore(Store):
                     fault = ""
                     try:
                         about = file.stat()
+                        if not stat.S_ISREG(about.st_mode):
+                            fault = "is a pipe, a socket or a device, not a file"
                     except OSError as error:
                         if error.errno not in (errno.ENOENT, errno.ELOOP):
                             raise

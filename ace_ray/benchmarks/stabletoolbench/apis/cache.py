@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -78,7 +78,8 @@ class AnswerCache:
         Raises `RowError` if the file can no longer be read; the row is then retried."""
         try:
             self.open()
-            return _METHODS[method](self, *values)
+            methods: dict[str, Any] = {"get": self.get, "put": self.put, "examples": self.examples}
+            return methods[method](*values)
         except (UserError, sqlite3.Error) as error:
             raise RowError(f"the cache in {self._folder}: {error}") from error
 
@@ -139,13 +140,6 @@ class AnswerCache:
     def _connection(self) -> sqlite3.Connection:
         assert self._database is not None  # `call` opens it
         return self._database
-
-
-_METHODS: dict[str, Callable[..., Any]] = {
-    "get": AnswerCache.get,
-    "put": AnswerCache.put,
-    "examples": AnswerCache.examples,
-}
 
 
 def answer_of(record: Record) -> ApiAnswer:
