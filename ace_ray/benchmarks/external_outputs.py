@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from ace_ray.benchmarks.dataset import Row, json_lines
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
+from ace_ray.util.grouping import grouped
 from ace_ray.util.suggestions import closest_of
 
 MAX_LINE_BYTES = 256 << 20
@@ -80,9 +81,7 @@ class Entries:
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Entries:
         """Return an `Entries` with exactly these entries."""
-        groups: dict[tuple[str, str], list[Entry]] = {}
-        for entry in entries:
-            groups.setdefault(entry.category_key, []).append(entry)
+        groups = grouped((entry.category_key, entry) for entry in entries)
         return cls(
             lambda language, category: groups.get((language, category), ()),
             languages=list(dict.fromkeys(language for language, _ in groups)),

@@ -23,6 +23,7 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import SUCCESS, versions_line
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow, Sampling, digest
+from ace_ray.util.grouping import grouped
 from ace_ray.util.sanitizing import join_names, one_line
 
 Summarize = Callable[[Iterable[ResultRow], float], dict[str, Any]]
@@ -303,10 +304,7 @@ def _join_counts(names: Mapping[str, int]) -> str:
 def merge_facts(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
     """Yield a line for each distinct fact, with the labels of the runs that have the fact.
     ``facts``: (label, fact). ``runs``: number of all runs; for a single run, labels are omitted."""
-    labels: dict[str, list[str]] = {}
-    for label, fact in facts:
-        labels.setdefault(fact, []).append(label)
-    for fact, of in labels.items():
+    for fact, labels in grouped((fact, label) for label, fact in facts).items():
         every = "both runs" if runs == 2 else f"all {runs} runs"
-        who = every if len(of) == runs else ", ".join(of)
+        who = every if len(labels) == runs else ", ".join(labels)
         yield fact if runs == 1 else f"{who}: {fact}"

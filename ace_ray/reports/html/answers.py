@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.rows import messages_of
 from ace_ray.types import ResultRow, digest
+from ace_ray.util.grouping import grouped
 
 HOST, PORT = "127.0.0.1", 8642  # default address of ``ace-ray view``
 # Maximum wrong answers in a report over all runs. A phone's browser can open such a page.
@@ -46,12 +48,13 @@ def choose(runs: Sequence[ScoredRun], per_category: int, limit: int = MOST) -> W
     def error_types(row: ResultRow) -> tuple[str, ...]:
         return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
 
-    cells: dict[tuple[str, str, str, str], list[ResultRow]] = {}
-    for run in runs:
-        for name in run.benchmarks:
-            for row in run.rows_of(name):
-                if any(not verdict.valid for verdict in row.verdicts.values()):
-                    cells.setdefault((run.label, *row.path[:3]), []).append(row)
+    cells = grouped(
+        ((run.label, *row.path[:3]), row)
+        for run in runs
+        for name in run.benchmarks
+        for row in run.rows_of(name)
+        if any(not verdict.valid for verdict in row.verdicts.values())
+    )
     cells = {key: cells[key] for run in runs for key in sorted(cells) if key[0] == run.label}
     ranked = {}
     for key, rows in cells.items():
@@ -69,12 +72,8 @@ def choose(runs: Sequence[ScoredRun], per_category: int, limit: int = MOST) -> W
 
 def interleave(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
     """Return the first item of each kind, then the second of each, and so on."""
-    counts: Counter[Hashable] = Counter()
-    turns: dict[int, list[_Item]] = {}
-    for item in items:
-        counts[kind(item)] += 1
-        turns.setdefault(counts[kind(item)], []).append(item)
-    return [item for turn in turns.values() for item in turn]
+    kinds = grouped((kind(item), item) for item in items)
+    return [item for turn in zip_longest(*kinds.values()) for item in turn if item is not None]
 
 
 def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
