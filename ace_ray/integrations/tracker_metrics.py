@@ -205,7 +205,8 @@ def _config(run: _TrackedRun) -> dict[str, Scalar]:
         if value is not None:
             config[re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]] = value
     model = manifest.model
-    return {**config, "model": _last_part(model.adapter.source if model.adapter else model.source)}
+    source = model.adapter.source if model.adapter else model.source
+    return {**config, "model": PurePosixPath(source).name or source}
 
 
 def _strip_paths(value: Any) -> Any:
@@ -216,11 +217,8 @@ def _strip_paths(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     # Only the last part of a local path means something on other machines.
-    return _last_part(value) if value.startswith(("/", "~", "file:")) else value[:_LONGEST]
-
-
-def _last_part(source: str) -> str:
-    return source.rstrip("/").rsplit("/", 1)[-1] or source
+    is_local = value.startswith(("/", "~", "file:"))
+    return PurePosixPath(value).name or value if is_local else value[:_LONGEST]
 
 
 def _key(name: str, created: str) -> str:

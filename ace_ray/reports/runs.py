@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
@@ -50,7 +51,7 @@ class ScoredRun(StoredRun):
         self.step: int | None = None  # training step of a checkpoint
         self.training = ""  # name of the training that produced the checkpoint
         trained = self.manifest.model.adapter or self.manifest.model
-        name = _last_part(trained.source) if self.manifest.model.adapter else self.model
+        name = PurePosixPath(trained.source).name if self.manifest.model.adapter else self.model
         if match := _STEP.search(name):
             parents = [part for part in trained.source.split("/")[:-1] if part]
             self.step = int(match[1])
@@ -90,8 +91,8 @@ class ScoredRun(StoredRun):
     def model(self) -> str:
         """Short name of the model, as in run ids."""
         model = self.manifest.model
-        base = _last_part(model.source).removesuffix(".gguf") or model.source
-        return f"{base}+{_last_part(model.adapter.source)}" if model.adapter else base
+        base = PurePosixPath(model.source).name.removesuffix(".gguf") or model.source
+        return f"{base}+{PurePosixPath(model.adapter.source).name}" if model.adapter else base
 
     @cached_property
     def benchmarks(self) -> list[str]:
@@ -156,10 +157,6 @@ class ScoredRun(StoredRun):
             k for k, _ in extra if k != "rows" and (k in _OF_THE_CANDIDATE) == of_the_candidate
         }
         return {key: value for key, value in extra if key in names}
-
-
-def _last_part(source: str) -> str:
-    return source.rstrip("/").rsplit("/", 1)[-1]
 
 
 def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[ScoredRun]:

@@ -550,7 +550,7 @@ def _model_name(summary: Mapping[str, Any]) -> str:
     """Return the last part of the model's source: ``name`` for ``<developer>/<name>`` or a path."""
     model = summary.get("model")
     source = model.get("source") if isinstance(model, Mapping) else model
-    return str(source).rstrip("/").rpartition("/")[2] or str(source)
+    return Path(str(source)).name or str(source)
 
 
 def _history(entry: Entry) -> Sequence[Mapping[str, Any]]:
