@@ -26,15 +26,12 @@ Schemas = Mapping[str, list[dict[str, Any]]]
 def _host(sources: ToolSources) -> Host:
     """Return the `Host` that runs a domain's tools. Raises `UserError` (`require_allowed`)."""
     key = (sources.domain, sources.sha256, sources.data_sha256, sources.is_trusted)
-
-    def make() -> Host:
-        require_allowed(sources)
-        return _new_host(sources)
-
-    return host_of(("tau2", *key, sources.release, sources.knowledge), make)
+    names = ("tau2", *key, sources.release, sources.knowledge)
+    return host_of(names, lambda: _new_host(sources))
 
 
 def _new_host(sources: ToolSources) -> Host:
+    require_allowed(sources)
     handler = _HANDLER + "_with_bm25" * ("bm25" in sources.knowledge)
     return Host(handler, lambda: [{"domain": _to_json(sources)}])
 
@@ -58,18 +55,16 @@ def schemas(sources: ToolSources) -> Schemas:
                 tools: Schemas = host.process().ask({"describe": _to_json(sources, data=False)})
             return tools
         except LimitBroken as error:
-            raise UserError(
-                f"the tool classes of {sources.domain} do not load: {error}",
-                where=sources.copy_name,
-                fix="name an unchanged copy of tau2 as data",
-            ) from error
+            raise _load_error("tool classes", sources, error) from error
         except ProcessLost as error:
             failure = error
-    raise UserError(
-        f"the process that runs the tools does not start ({failure})",
-        where="data",
-        fix="see its output above",
-    )
+    problem = f"the process that runs the tools does not start ({failure})"
+    raise UserError(problem, where="data", fix="see its output above")
+
+
+def _load_error(part: str, sources: ToolSources, error: Exception) -> UserError:
+    problem = f"the {part} of {sources.domain} do not load: {error}"
+    return UserError(problem, sources.copy_name, "name an unchanged copy of tau2 as data")
 
 
 def check_domain(sources: ToolSources) -> None:
@@ -80,11 +75,7 @@ def check_domain(sources: ToolSources) -> None:
     try:
         host.process()
     except (LimitBroken, ProcessLost) as error:
-        raise UserError(
-            f"the databases of {sources.domain} do not load: {error}",
-            where=sources.copy_name,
-            fix="name an unchanged copy of tau2 as data",
-        ) from error
+        raise _load_error("databases", sources, error) from error
     finally:
         host.end()
 
@@ -158,15 +149,11 @@ def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
     """Return the calls in the message history of a task."""
     history = (initial_state or {}).get("message_history") or ()
     answers = {m.get("id", ""): m.get("content") or "" for m in history if m["role"] == "tool"}
+    calls = [call for message in history for call in message.get("tool_calls") or ()]
+    sides = [call.get("requestor", "assistant") for call in calls]
     return [
-        (
-            call.get("requestor", "assistant"),
-            call["name"],
-            call["arguments"],
-            answers.get(call.get("id", ""), ""),
-        )
-        for message in history
-        for call in message.get("tool_calls") or ()
+        (side, call["name"], call["arguments"], answers.get(call.get("id", ""), ""))
+        for side, call in zip(sides, calls, strict=True)
     ]
 
 
