@@ -243,12 +243,8 @@ class Tau2(Benchmark):
 
     def scenario(self, entry: Entry) -> Scenario:
         category = CATEGORIES[entry.category]
-        return TauEnvironment(
-            self._sources[category.domain],
-            solo=category.solo,
-            initial_state=entry.data.get("initial_state"),
-            criteria=entry.gold,
-        )
+        state, sources = entry.data.get("initial_state"), self._sources[category.domain]
+        return TauEnvironment(sources, solo=category.solo, initial_state=state, criteria=entry.gold)
 
     def roles(self) -> Mapping[str, Role]:
         return self._roles
@@ -277,10 +273,8 @@ class Tau2(Benchmark):
         if key not in self._inaction:
             self._inaction[key] = judge(silent_episode(entry).state)["official"].valid
         passes = self._inaction[key]  # None: a judge would have to tell
-        metric = {} if passes is None else {verdicts.INACTION: float(passes)}
-        return {
-            name: replace(v, metrics={**v.metrics, **metric}) for name, v in verdict_pair.items()
-        }
+        metrics = {} if passes is None else {verdicts.INACTION: float(passes)}
+        return {k: replace(v, metrics={**v.metrics, **metrics}) for k, v in verdict_pair.items()}
 
     def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         trajectory = (episode.state or {}).get("trajectory") or ()
@@ -371,12 +365,8 @@ class Tau2(Benchmark):
         # its gold calls do not make it.
         right = gold_episode(self.scenario(entry), entry)
         right.state[NL_MET] = [True] * len(nl_assertions(entry))
-        return Gold(
-            right,
-            silent_episode(entry),
-            may_fail=not (entry.gold or {}).get("actions"),
-            mangled_may_pass=True,
-        )
+        may_fail = not (entry.gold or {}).get("actions")
+        return Gold(right, silent_episode(entry), may_fail=may_fail, mangled_may_pass=True)
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
@@ -449,16 +439,12 @@ class Tau2(Benchmark):
         )
 
     def _agent_system(self, entry: Entry) -> str:
-        category = CATEGORIES[entry.category]
-        followed = self._policies[category.name]
-        if category.solo:
-            text = self._texts.solo_prompt(followed, entry.data["ticket"])
-        else:
-            text = self._texts.agent_prompt(followed)
+        solo = CATEGORIES[entry.category].solo
+        ticket = entry.data["ticket"] if solo else None
+        text = self._texts.agent_prompt(self._policies[entry.category], ticket)
         if self._is_native:
             return text
-        who = "solo" if category.solo else "agent"
-        return add_protocol(text, self._agent_tools(category.name), who)
+        return add_protocol(text, self._agent_tools(entry.category), "solo" if solo else "agent")
 
     def _user_system(self, entry: Entry) -> str:
         category = CATEGORIES[entry.category]

@@ -217,16 +217,13 @@ class PromptTexts:
     def sha256(self) -> str:
         return digest({k: v for k, v in asdict(self).items() if v or not k.startswith("judge")})
 
-    def agent_prompt(self, policy: str) -> str:
-        """Return the agent's system message."""
-        return fill(self.agent_system, agent_instruction=self.agent, domain_policy=policy)
-
-    def solo_prompt(self, policy: str, ticket: str) -> str:
-        """Return the system message of an agent without a user."""
-        instruction = fill(self.solo, stop_function_name=DONE, stop_token=STOP)
-        return fill(
-            self.solo_system, agent_instruction=instruction, domain_policy=policy, ticket=ticket
-        )
+    def agent_prompt(self, policy: str, ticket: str | None) -> str:
+        """Return the agent's system message. An agent without a user gets a ``ticket``."""
+        fields = {"agent_instruction": self.agent, "domain_policy": policy}
+        if ticket is None:
+            return fill(self.agent_system, **fields)
+        fields["agent_instruction"] = fill(self.solo, stop_function_name=DONE, stop_token=STOP)
+        return fill(self.solo_system, **fields, ticket=ticket)
 
     def user_prompt(self, scenario: str, *, tools: bool) -> str:
         """Return the user simulator's system message."""

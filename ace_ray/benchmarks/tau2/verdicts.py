@@ -105,20 +105,11 @@ def run_replay(
         *(("assert", _OURS, dict(assertion)) for assertion in assertions),
     ]
     answers = Attempt(sources).run_ops(ops)
-    problems = [
-        answer
-        for op, answer in zip(ops, answers, strict=True)
-        if op[0] in ("open", "replay", "sync")
-    ]
-    equal = answers[len(problems) + 1]
-    checks = answers[len(problems) + 2 :]
-    problems += [why for _, why in checks]
-    return Replay(
-        same_by_hash=equal[0],
-        same_by_value=equal[1],
-        assertions=[bool(holds) for holds, _ in checks],
-        problem=next(filter(None, problems), ""),
-    )
+    end = len(answers) - len(assertions)
+    *problems, _, (same_by_hash, same_by_value) = answers[:end]
+    problems += [why for _, why in answers[end:]]
+    holds = [bool(is_true) for is_true, _ in answers[end:]]
+    return Replay(same_by_hash, same_by_value, holds, next(filter(None, problems), ""))
 
 
 def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[Recorded], str]:
@@ -189,11 +180,8 @@ def official_verdict(
     """Return the verdict by upstream's rules. ``criteria``: the task's ``evaluation_criteria``."""
     calls = [call for message in trajectory for call in message.get("tool_calls") or ()]
     # The commas are removed, as in upstream's ``CommunicateEvaluator``.
-    texts = [
-        str(message.get("content") or "").lower().replace(",", "")
-        for message in trajectory
-        if message["role"] == "assistant" and str(message.get("content") or "").strip()
-    ]
+    spoken = [str(m.get("content") or "") for m in trajectory if m["role"] == "assistant"]
+    texts = [text.lower().replace(",", "") for text in spoken if text.strip()]
     return _verdict(
         criteria,
         replay,
