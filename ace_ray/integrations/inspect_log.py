@@ -14,7 +14,6 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -49,7 +48,11 @@ _IN_SUMMARY = (
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def results_of(run: ScoredRun) -> Iterator[tuple[str, list[ResultRow], dict[str, list[Score]]]]:
+# Scores by rule set.
+Scores = Mapping[str, Sequence[Score]]
+
+
+def results_of(run: ScoredRun) -> Iterator[tuple[str, list[ResultRow], Scores]]:
     """For each benchmark with rows, yield its name, its rows (without repeats, sorted by
     `entry_order`) and its scores by rule set."""
     for holders in group_runs([run]):
@@ -75,12 +78,7 @@ class _Log:
     """Log file ``number`` of a benchmark: some of its ``rows``, and scores over all of them."""
 
     def __init__(
-        self,
-        run: ScoredRun,
-        benchmark: str,
-        rows: Sequence[ResultRow],
-        scores: Mapping[str, Sequence[Score]],
-        number: int,
+        self, run: ScoredRun, benchmark: str, rows: list[ResultRow], scores: Scores, number: int
     ) -> None:
         self._run, self._benchmark, self._rule_scores = run, benchmark, scores
         self._part = rows[number * MOST_SAMPLES :][:MOST_SAMPLES]
@@ -194,20 +192,26 @@ class _Log:
         facts = view.facts
         began, seconds = facts["started_at"], facts["duration_s"]
         output = last_answer(view.steps)
+        # The question is the last message of the user before the model's first answer.
+        before = takewhile(lambda step: step.role != "assistant", view.steps)
+        question = next((s.text for s in reversed([*before]) if s.role == "user"), "")
+        store = {} if view.state is None else {"state": view.state}
+        if view.tools is not None:  # that the model could call
+            store["tools"] = [asdict(tool) for tool in view.tools]
         sample: dict[str, Any] = {
             "id": self._ids[view.row_id],
             "epoch": facts["sample"] + 1,
-            "input": _question(view.steps)[:_INPUT],
+            "input": question[:_INPUT],
             "target": "" if view.gold is None else to_json(view.gold[0]),
             "messages": _messages(view),
             "output": _output(self._answered, output, facts, f"{view.row_id}-output"),
             "scores": {rules: _score(v, output) for rules, v in view.verdicts.items()},
             "metadata": _metadata(view),
-            "store": _store(view),
+            "store": store,
             "events": [],
             "model_usage": {self._model: usage} if (usage := _usage(facts)) else {},
-            "started_at": _iso_time(began),
-            "completed_at": _iso_time(began, seconds or 0.0),
+            "started_at": bounded_time(began).isoformat(),
+            "completed_at": bounded_time(began, seconds or 0.0).isoformat(),
             "total_time": seconds,
             "working_time": facts["generation_s"],
             "uuid": view.row_id,
@@ -284,9 +288,7 @@ def _call(call: Call, name: str) -> dict[str, Any]:
 
 def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:
     metrics = dict(verdict["metrics"])
-    value: Any = metrics.pop(SCORE, None)
-    if value is None:
-        value = "C" if verdict["valid"] else "I"
+    value: Any = metrics.pop(SCORE, "C" if verdict["valid"] else "I")
     reason = ": ".join(filter(None, (verdict["error_type"], verdict["error"])))
     return {
         "value": value,
@@ -305,12 +307,6 @@ def _metadata(view: EpisodeView) -> dict[str, Any]:
         "seed": view.facts["seed"],
         "attempts": view.facts["attempts"],
     }
-
-
-def _store(view: EpisodeView) -> dict[str, Any]:
-    """Return the final state of an episode, and the tools that the model could call."""
-    tools = {} if view.tools is None else {"tools": [asdict(tool) for tool in view.tools]}
-    return tools if view.state is None else {"state": view.state, **tools}
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -357,16 +353,6 @@ def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:
     }
 
 
-def _question(steps: Sequence[Step]) -> str:
-    """Return the last message of the user before the model's first answer."""
-    before = list(takewhile(lambda step: step.role != "assistant", steps))
-    return next((step.text for step in reversed(before) if step.role == "user"), "")
-
-
 def last_answer(steps: Sequence[Step]) -> str:
     """Return the text of the model's last message, or ""."""
     return next((step.text for step in reversed(steps) if step.role == "assistant"), "")
-
-
-def _iso_time(began: datetime | None, seconds: float = 0.0) -> str:
-    return bounded_time(began, seconds).isoformat()
