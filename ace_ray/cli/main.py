@@ -27,13 +27,8 @@ def main(arguments: list[str] | None = None) -> None:
 
     ``arguments`` replace the arguments of the command line."""
     try:
-        code = cli(
-            arguments,
-            prog_name="ace-ray",
-            standalone_mode=False,
-            obj=True,
-            auto_envvar_prefix="ACE_RAY",
-        )
+        names = {"prog_name": "ace-ray", "auto_envvar_prefix": "ACE_RAY"}
+        code = cli(arguments, standalone_mode=False, obj=True, **names)
         sys.exit(code if isinstance(code, int) else 0)
     except UserError as error:
         log.fail(str(error))
@@ -68,11 +63,8 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
 
     chosen = benchmark_class(benchmark)
     if (path is None) != from_installed:
-        raise UserError(
-            "the data needs exactly one source",
-            where=f"data import {benchmark}",
-            fix="give PATH, or --from-installed if the benchmark is an installed package",
-        )
+        fix = "give PATH, or --from-installed if the benchmark is an installed package"
+        raise UserError("the data needs exactly one source", f"data import {benchmark}", fix)
     chosen.import_data(path)
 
 
@@ -99,11 +91,8 @@ def data_check(benchmark: str, path: str | None, folder: str | None) -> None:
 
     chosen = benchmark_class(benchmark)
     if (source := path if folder is None else folder) is None or None not in (path, folder):
-        raise UserError(
-            "the data needs exactly one source",
-            where=f"data check {benchmark}",
-            fix="give PATH, or --data with a name such as mini or imported",
-        )
+        fix = "give PATH, or --data with a name such as mini or imported"
+        raise UserError("the data needs exactly one source", f"data check {benchmark}", fix)
     sys.exit(0 if chosen.check_data(source) else 1)
 
 

@@ -95,13 +95,7 @@ def score(
 )
 @add_store_options
 def show(
-    run: str,
-    changed: str | None,
-    limit: int | None,
-    as_json: bool,
-    logs: bool,
-    opens: Any,
-    **filters: Any,
+    run: str, changed: Any, limit: int | None, as_json: bool, logs: bool, opens: Any, **filters: Any
 ) -> None:
     """List rows of a run, show one row, or print the log of a run or sweep.
 
@@ -329,11 +323,13 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 @click.option("--full", is_flag=True, help="Print all tables, not only the first 40 lines.")
 @click.option(
     "--flips",
+    "with_flips",
     is_flag=True,
     help="Show which rows turned from right to wrong and from wrong to right.",
 )
 @click.option(
     "--explain",
+    "with_causes",
     is_flag=True,
     help="Show the first cause of each differing row; implies --allow-different.",
 )
@@ -345,31 +341,15 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     "prompts with --explain.",
 )
 @add_store_options
-def compare(
-    runs: tuple[str, ...],
-    flips: bool,
-    explain: bool,
-    allow_different: bool,
-    tokenizers: tuple[str, ...],
-    opens: Any,
-    **options: Any,
-) -> None:
+def compare(runs: tuple[str, ...], tokenizers: tuple[str, ...], opens: Any, **options: Any) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.reports.compare import compare as compare_runs
     from ace_ray.reports.compared_runs import NotComparable
     from ace_ray.rescoring.prompts import FirstPrompts
 
     try:
-        compare_runs(
-            runs,
-            with_flips=flips,
-            with_causes=explain,
-            allow_different=allow_different or explain,
-            prompts=FirstPrompts(tokenizers, opens) if tokenizers else None,
-            opens=opens,
-            console=Console(),
-            **options,
-        )
+        prompts = FirstPrompts(tokenizers, opens) if tokenizers else None
+        compare_runs(runs, prompts=prompts, opens=opens, console=Console(), **options)
     except NotComparable as error:
         for line in error.lines[1:]:  # the error has the first
             log.complain(line)

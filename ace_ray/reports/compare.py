@@ -68,7 +68,7 @@ def compare(
         reference=reference,
         rule_sets=None if rules == BOTH else (rules,),
         groups=groups,
-        allow_different=allow_different,
+        allow_different=allow_different or with_causes,
         margin=margin,
     )
     if groups:
