@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 
 from ace_ray.cli import results, run  # noqa: F401 - they add their commands
-from ace_ray.cli.options import add_store_options, cli, echo_result
+from ace_ray.cli.options import cli, echo_result, store_options
 from ace_ray.errors import FAILED, UserError
 from ace_ray.util import log
 from ace_ray.util.local_files import local_folder
@@ -100,7 +100,7 @@ def data_check(benchmark: str, path: str | None, folder: str | None) -> None:
 @click.argument("benchmark")
 @click.option("--data", help="Value of the benchmark's option data. Default: as in a config.")
 @click.option("--output", metavar="URI", help="Folder or s3:// prefix for CSV and SVG files.")
-@add_store_options
+@store_options
 def data_show(benchmark: str, data: str | None, output: str | None, opens: Any) -> None:
     """Count the data's entries, APIs, domains, dialogue turns and arguments."""
     from ace_ray.reports.composition import show_composition

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ace_ray.cli.options import FULL, add_store_options, cli, echo_result, multi_option
+from ace_ray.cli.options import FULL, cli, echo_result, multi_option, store_options
 from ace_ray.errors import UserError
 from ace_ray.util import log
 
@@ -37,7 +37,7 @@ from ace_ray.util import log
     help="Config file with endpoint and sampling of a judge, for answers that lack its verdict.",
 )
 @FULL
-@add_store_options
+@store_options
 def score(
     path: str, benchmarks: tuple[str, ...], options: tuple[str, ...], full: bool, **more: Any
 ) -> None:
@@ -93,7 +93,7 @@ def score(
 @click.option(
     "--log", "logs", is_flag=True, help="Print the log of all sessions, with engines that crashed."
 )
-@add_store_options
+@store_options
 def show(
     run: str, changed: Any, limit: int | None, as_json: bool, logs: bool, opens: Any, **filters: Any
 ) -> None:
@@ -128,7 +128,7 @@ def show(
     type=click.IntRange(0, 65535),
     help="Port on this machine (0 = any free port). Default: 8642, or the next free port.",
 )
-@add_store_options
+@store_options
 def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     """Browse runs (folders or s3:// URIs) in a browser, also while they are running.
 
@@ -163,7 +163,7 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     metavar="[BENCHMARK=]ID",
     text="Hub id of the benchmark's dataset, required with --to hf.",
 )
-@add_store_options
+@store_options
 def export(run: str, form: str, output: str | None, datasets: tuple[str, ...], opens: Any) -> None:
     """Export a run (folder or s3:// URI) to the file formats of other tools."""
     from ace_ray.integrations.result_files import export_run
@@ -178,7 +178,7 @@ def export(run: str, form: str, output: str | None, datasets: tuple[str, ...], o
 @multi_option(
     "--option", "options", metavar="KEY=VALUE", text="Option of the tracker (the value is YAML)."
 )
-@add_store_options
+@store_options
 def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each only once."""
     from ace_ray.integrations.publisher import options_of
@@ -193,7 +193,7 @@ def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
 @click.option("--against", metavar="RUN", help="Baseline run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--junit", metavar="FILE", help="Also write the checks as JUnit XML.")
-@add_store_options
+@store_options
 def gate(
     policy: str, run: str, against: str | None, as_json: bool, junit: str | None, opens: Any
 ) -> None:
@@ -234,7 +234,7 @@ def gate(
     text="Benchmark of the run in a local file whose code may run.",
 )
 @click.option("--output", metavar="URI", help="Folder of the new run. Default: beside the run.")
-@add_store_options
+@store_options
 def reread(run: str, opens: Any, **options: Any) -> None:
     """Read a run's stored answers again with another parser or another vLLM, without an engine.
 
@@ -249,7 +249,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
 
 @cli.command()
 @click.argument("run")
-@add_store_options
+@store_options
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into a few large parts."""
     from ace_ray.rescoring.rejudge import compact_run
@@ -276,7 +276,7 @@ def compact(run: str, opens: Any) -> None:
     show_default=True,
     help="Number of wrong answers to show in report.html per run, language and category.",
 )
-@add_store_options
+@store_options
 def report(runs: tuple[str, ...], **options: Any) -> None:
     """Write report.html, CSV and SVG files for runs or a sweep (folders or s3:// URIs)."""
     from ace_ray.reports.report import make_report
@@ -340,7 +340,7 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     text="Model of a run, or a folder with its files, to number the first differing token of "
     "prompts with --explain.",
 )
-@add_store_options
+@store_options
 def compare(runs: tuple[str, ...], tokenizers: tuple[str, ...], opens: Any, **options: Any) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.reports.compare import compare as compare_runs

@@ -15,16 +15,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ace_ray.cli.options import (
-    FULL,
-    IDS,
-    LIMIT,
-    OUTPUT,
-    OVERRIDES,
-    add_run_options,
-    cli,
-    multi_option,
-)
+from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, cli, multi_option, run_options
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.util import log
@@ -59,7 +50,7 @@ def _config_arguments(
 
 
 @cli.command()
-@add_run_options
+@run_options
 @click.option(
     "--resume/--fresh",
     default=True,
@@ -221,7 +212,7 @@ def run_sweep(
 
 
 @cli.command()
-@add_run_options
+@run_options
 def doctor(config: str | None, **options: Any) -> None:
     """Check a config and this machine, without loading the model.
 

@@ -220,6 +220,7 @@ def _sent_files(job: str, checkout: Path) -> dict[str, Path]:
     return files | {
         Path(link, path.relative_to(target)).as_posix(): path
         for link, target in links.items()
+        if not checkout.is_relative_to(target)
         for path in files.values()
         if path.is_relative_to(target)
     }

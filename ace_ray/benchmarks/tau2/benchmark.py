@@ -21,7 +21,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.external_outputs import Entries, Output, UnscoredOutput
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.tau2 import tables, verdicts
+from ace_ray.benchmarks.tau2 import tables, tasks, verdicts
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, add_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
@@ -45,14 +45,6 @@ from ace_ray.benchmarks.tau2.options import (
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
 from ace_ray.benchmarks.tau2.results_file import VERSION_KEY, read_results, results_json
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings, transcript
-from ace_ray.benchmarks.tau2.tasks import (
-    UserScenario,
-    gold_episode,
-    load,
-    policy,
-    silent_episode,
-    splits,
-)
 from ace_ray.benchmarks.tau2.upstream_package import (
     DONE,
     UpstreamPackage,
@@ -111,9 +103,9 @@ class Tau2(Benchmark):
         _check_options(options, self._package)
         # Read on the driver: workers lack a copy of the data.
         self._texts = read_prompt_texts(self._package)
-        knowledge = options.knowledge
+        kind, knowledge = options.policy, options.knowledge
         self._policies = {
-            c.name: policy(self._package, c, options.policy, knowledge) for c in self._categories
+            c.name: tasks.policy(self._package, c, kind, knowledge) for c in self._categories
         }
         domains = dict.fromkeys(category.domain for category in self._categories)
         self._sources = {name: tool_sources(self._package, name, knowledge) for name in domains}
@@ -133,7 +125,7 @@ class Tau2(Benchmark):
         return [
             entry
             for category in self._categories
-            for entry in load(self._package, category, self._options.split)
+            for entry in tasks.load(self._package, category, self._options.split)
         ]
 
     def ready(self, *, named: bool) -> None:
@@ -271,7 +263,7 @@ class Tau2(Benchmark):
         judge = partial(verdicts.verdicts, entry, sources=sources, solo=category.solo)
         verdict_pair, key = judge(episode.state), entry.content_hash()
         if key not in self._inaction:
-            self._inaction[key] = judge(silent_episode(entry).state)["official"].valid
+            self._inaction[key] = judge(tasks.silent_episode(entry).state)["official"].valid
         passes = self._inaction[key]  # None: a judge would have to tell
         metrics = {} if passes is None else {verdicts.INACTION: float(passes)}
         return {k: replace(v, metrics={**v.metrics, **metrics}) for k, v in verdict_pair.items()}
@@ -363,10 +355,10 @@ class Tau2(Benchmark):
     def gold(self, entry: Entry) -> Gold:
         # A silent agent passes tasks that ask for no change. One task of mock expects a change, but
         # its gold calls do not make it.
-        right = gold_episode(self.scenario(entry), entry)
+        right = tasks.gold_episode(self.scenario(entry), entry)
         right.state[NL_MET] = [True] * len(nl_assertions(entry))
         may_fail = not (entry.gold or {}).get("actions")
-        return Gold(right, silent_episode(entry), may_fail=may_fail, mangled_may_pass=True)
+        return Gold(right, tasks.silent_episode(entry), may_fail=may_fail, mangled_may_pass=True)
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
@@ -386,11 +378,11 @@ class Tau2(Benchmark):
             if domain not in self._sources:
                 sources = tool_sources(self._package, domain, self._options.knowledge)
                 self._sources[domain] = replace(sources, is_trusted=self._copy_is_trusted)
-            return load(self._package, CATEGORIES[name], self._options.split)
+            return tasks.load(self._package, CATEGORIES[name], self._options.split)
 
         @cache
         def load_all_splits(_: str, name: str) -> list[Entry]:
-            return load(self._package, CATEGORIES[name], None)
+            return tasks.load(self._package, CATEGORIES[name], None)
 
         categories = [category.name for category in self._package.categories]
         return Entries(
@@ -450,7 +442,7 @@ class Tau2(Benchmark):
         category = CATEGORIES[entry.category]
         if category.solo:
             return ""
-        scenario = UserScenario.model_validate(entry.data["user_scenario"]).text()
+        scenario = tasks.UserScenario.model_validate(entry.data["user_scenario"]).text()
         tools = self._user_tools(category, entry)
         text = self._texts.user_prompt(scenario, tools=bool(tools))
         return text if self._is_native or not tools else add_protocol(text, tools, "user")
@@ -522,11 +514,11 @@ def _count_tasks(package: UpstreamPackage) -> Mapping[str, int]:
     rows = {}
     for category in package.categories:
         for kind, knowledge in product(("manual", "workflow"), KNOWLEDGE):
-            policy(package, category, kind, knowledge)
-        for split in splits(package, category.domain):
+            tasks.policy(package, category, kind, knowledge)
+        for split in tasks.splits(package, category.domain):
             # Other splits have tasks without a ticket, which solo mode needs.
             if split == "base" or not category.solo:
-                rows[f"{category.name}/{split}"] = len(load(package, category, split))
+                rows[f"{category.name}/{split}"] = len(tasks.load(package, category, split))
     for domain in dict.fromkeys(category.domain for category in package.categories):
         check_domain(replace(tool_sources(package, domain), is_trusted=True))
     return rows
