@@ -112,13 +112,9 @@ def show(
             for text in [line] if as_json else log_text(line):
                 echo_result(text)
         return
-    show_rows(
-        StoredRun(opens(run)),
-        Filter(**filters),
-        base=StoredRun(opens(changed)) if changed else None,
-        limit=(0 if as_json else 20) if limit is None else limit,
-        as_json=as_json,
-    )
+    limit = (0 if as_json else 20) if limit is None else limit
+    base = StoredRun(opens(changed)) if changed else None
+    show_rows(StoredRun(opens(run)), Filter(**filters), base=base, limit=limit, as_json=as_json)
 
 
 @cli.command()

@@ -138,13 +138,9 @@ def make_submission(
         files = list(_local_files(job_tree))
     text = _check_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
     content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
-    return Submission(
-        job=job,
-        # Write option and value as one word, since a value may begin with a dash.
-        arguments=(f"--config-text={text}", *files),
-        files=sent,
-        digest=hashlib.sha256(content.encode()).hexdigest(),
-    )
+    # Write option and value as one word, since a value may begin with a dash.
+    arguments = (f"--config-text={text}", *files)
+    return Submission(job, arguments, sent, hashlib.sha256(content.encode()).hexdigest())
 
 
 def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:

@@ -21,6 +21,8 @@ _OURS = "ours"
 
 # The tools of each side in OpenAI's form.
 Schemas = Mapping[str, list[dict[str, Any]]]
+# A part of a task, as in upstream's file.
+Part = Mapping[str, Any] | None
 
 
 def _host(sources: ToolSources) -> Host:
@@ -107,12 +109,7 @@ class TauEnvironment:
     """The environment of an episode, as a `Scenario`."""
 
     def __init__(
-        self,
-        sources: ToolSources,
-        *,
-        solo: bool,
-        initial_state: Mapping[str, Any] | None,
-        criteria: Mapping[str, Any] | None = None,
+        self, sources: ToolSources, *, solo: bool, initial_state: Part, criteria: Part = None
     ) -> None:
         self._attempt = Attempt(sources)
         begin = initialization(initial_state, criteria)
@@ -145,7 +142,7 @@ class TauEnvironment:
 Recorded = tuple[str, str, Mapping[str, Any], str]
 
 
-def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
+def calls_of_history(initial_state: Part) -> list[Recorded]:
     """Return the calls in the message history of a task."""
     history = (initial_state or {}).get("message_history") or ()
     answers = {m.get("id", ""): m.get("content") or "" for m in history if m["role"] == "tool"}
@@ -157,9 +154,7 @@ def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
     ]
 
 
-def initialization(
-    initial_state: Mapping[str, Any] | None, criteria: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def initialization(initial_state: Part, criteria: Part) -> dict[str, Any]:
     """Return what an environment needs of a task: a part of its initial state, and the names of the
     discoverable tools in its gold calls. banking_knowledge records reads only of these tools."""
     state, actions = initial_state or {}, (criteria or {}).get("actions") or ()

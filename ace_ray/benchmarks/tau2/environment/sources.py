@@ -77,16 +77,9 @@ def tool_sources(package: UpstreamPackage, domain: str, knowledge: str = "grep")
     modules = tool_modules(domain, package.release)
     texts = {module: read_text(package, source_file(module)) for module in modules}
     data = json.dumps(databases(package, domain)).encode()
-    return ToolSources(
-        domain,
-        zlib.compress(json.dumps(texts).encode()),
-        zlib.compress(data, 1),
-        package.name,
-        digest(sorted(texts.items())),
-        hashlib.sha256(data).hexdigest(),
-        package.release,
-        knowledge,
-    )
+    compressed = zlib.compress(json.dumps(texts).encode()), zlib.compress(data, 1)
+    hashes = digest(sorted(texts.items())), hashlib.sha256(data).hexdigest()
+    return ToolSources(domain, *compressed, package.name, *hashes, package.release, knowledge)
 
 
 def require_allowed(sources: ToolSources) -> None:
