@@ -114,12 +114,7 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
             yield fields | {key: message[key] for key in ("id", "requestor", "error")}
             continue
         calls = [
-            {
-                "id": call["id"],
-                "name": call["name"],
-                "arguments": arguments_of(call["arguments"]),
-                "requestor": call.get("requestor", message["role"]),
-            }
+            {"requestor": message["role"], **call, "arguments": arguments_of(call["arguments"])}
             for call in message.get("tool_calls") or ()
         ]
         yield fields | {"tool_calls": calls or None}

@@ -129,15 +129,12 @@ class Message(PartialModel):
         if self.role == "tool":
             fields |= {"id": self.id, "requestor": self.requestor, "error": self.error}
         if self.tool_calls:
+            # As in a run's episode: with the requestor only if it is not the speaker.
+            calls = [call.model_dump() for call in self.tool_calls]
             fields["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "name": call.name,
-                    "arguments": json.dumps(call.arguments),
-                    # As in a run's episode: only if the requestor is not the speaker.
-                    **({"requestor": call.requestor} if call.requestor != self.role else {}),
-                }
-                for call in self.tool_calls
+                {k: v for k, v in call.items() if (k, v) != ("requestor", self.role)}
+                | {"arguments": json.dumps(call["arguments"])}
+                for call in calls
             ]
         return fields
 

@@ -80,8 +80,7 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
     """Build the section with wrong answers. ``choices`` in its view are the filters' options."""
     by_run, wrong = sample
     views = [view for run, rows in by_run for view in _views(run, rows, rule_sets)]
-    judged = [judgement for view in views for judgement in view["judgements"]]
-    faults = {(j["rules"], j["error_type"]) for j in judged if not j["valid"]}
+    faults = {tuple(text.split(" ", 1)) for view in views for text in view["types"]}
     keys = {"runs": "run", "languages": "language", "categories": "category"}
     choices: dict[str, Any] = {n: list(dict.fromkeys(v[k] for v in views)) for n, k in keys.items()}
     choices["types"] = {r: sorted(kind for rules, kind in faults if rules == r) for r in rule_sets}
@@ -112,16 +111,11 @@ def _view(
         messages = messages[:-1]
     message_views = _messages(messages)
     judgements = [
-        {
-            "rules": rules,
-            "valid": verdict.valid,
-            "error_type": verdict.error_type,
-            "reason": excerpt(texts[f"{rules}_error"] or "", _REASON),
-        }
+        {"rules": rules, "verdict": v, "reason": excerpt(texts[f"{rules}_error"] or "", _REASON)}
         for rules in rule_sets
-        if (verdict := row.verdicts.get(rules)) is not None
+        if (v := row.verdicts.get(rules)) is not None
     ]
-    wrong = [j for j in judgements if not j["valid"]]
+    wrong = [(j["rules"], j["verdict"].error_type) for j in judgements if not j["verdict"].valid]
     state, gold = (None if (t := texts[n]) is None else json_excerpt(t, TEXT) for n in _JSON)
     return {
         **{name: getattr(row, name) for name in ("row_id", "language", "category", "id", "sample")},
@@ -133,8 +127,8 @@ def _view(
         "output": excerpt(texts["output"], TEXT),
         "reasoning": excerpt(texts["reasoning"], TEXT) if texts["reasoning"] else None,
         **{"state": state, "gold": gold, "judgements": judgements},
-        "wrong": [j["rules"] for j in wrong],
-        "types": [f"{j['rules']} {j['error_type']}" for j in wrong],
+        "wrong": [rules for rules, _ in wrong],
+        "types": [f"{rules} {error_type}" for rules, error_type in wrong],
     }
 
 
