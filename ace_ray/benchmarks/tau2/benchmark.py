@@ -177,7 +177,7 @@ class Tau2(Benchmark):
         if self._options.opening == "user":
             if category.solo:
                 messages.append({"role": "user", "content": entry.data["ticket"]})
-        elif not category.solo and not _history(entry):
+        elif not category.solo and not tasks.history_of(entry):
             messages.append({"role": "assistant", "content": self._texts.greeting})
         return messages
 
@@ -201,9 +201,18 @@ class Tau2(Benchmark):
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         category = CATEGORIES[entry.category]
+        settings = Settings(
+            native=self._is_native,
+            solo=category.solo,
+            agent_tools=self._agent_tools(category.name),
+            user_tools=self._user_tools(category, entry),
+            greeting=self._texts.greeting,
+            max_steps=self._options.max_steps,
+            max_errors=self._options.max_errors,
+        )
         async with context.sandbox() as session:
-            rollout = Rollout(context, session, self._settings(entry), self._user_system(entry))
-            end_reason = await rollout.play(self.prompt(entry), _history(entry))
+            rollout = Rollout(context, session, settings, self._user_system(entry))
+            end_reason = await rollout.play(self.prompt(entry), tasks.history_of(entry))
             before, after = await session.state()
         state: dict[str, Any] = {
             "trajectory": rollout.trajectory,
@@ -418,18 +427,6 @@ class Tau2(Benchmark):
         names = None if entry is None else entry.data.get("user_tools")
         return [tool for tool in tools if names is None or tool["function"]["name"] in names]
 
-    def _settings(self, entry: Entry) -> Settings:
-        category = CATEGORIES[entry.category]
-        return Settings(
-            native=self._is_native,
-            solo=category.solo,
-            agent_tools=self._agent_tools(category.name),
-            user_tools=self._user_tools(category, entry),
-            greeting=self._texts.greeting,
-            max_steps=self._options.max_steps,
-            max_errors=self._options.max_errors,
-        )
-
     def _agent_system(self, entry: Entry) -> str:
         solo = CATEGORIES[entry.category].solo
         ticket = entry.data["ticket"] if solo else None
@@ -529,10 +526,6 @@ def _model_name(summary: Mapping[str, Any]) -> str:
     model = summary.get("model")
     source = model.get("source") if isinstance(model, Mapping) else model
     return Path(str(source)).name or str(source)
-
-
-def _history(entry: Entry) -> Sequence[Mapping[str, Any]]:
-    return (entry.data.get("initial_state") or {}).get("message_history") or ()
 
 
 def _has_user_tools(category: Category) -> bool:

@@ -8,7 +8,7 @@ import json
 import re
 import tomllib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from textwrap import indent
 from typing import Any, Literal
@@ -307,7 +307,7 @@ def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
     information. ``scenario`` is a fresh scenario of the entry."""
     criteria: Mapping[str, Any] = entry.gold or {}
     solo = CATEGORIES[entry.category].solo
-    trajectory = list(history(entry))
+    trajectory = history(entry)
     for number, action in enumerate(criteria.get("actions") or ()):
         side = "assistant" if solo else action.get("requestor", "assistant")
         call = (f"gold{number}", action["name"], action["arguments"])
@@ -319,7 +319,7 @@ def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
 
 def silent_episode(entry: Entry) -> Episode:
     """Return an episode that ends at once: the agent makes no call and says nothing."""
-    return _episode(list(history(entry)), solo=CATEGORIES[entry.category].solo)
+    return _episode(history(entry), solo=CATEGORIES[entry.category].solo)
 
 
 def call_messages(
@@ -334,10 +334,14 @@ def call_messages(
     yield {**result, "content": observation.value, "error": bool(observation.error)}
 
 
-def history(entry: Entry) -> Iterator[dict[str, Any]]:
-    """Yield the message history of a task in the form of a trajectory."""
-    for message in (entry.data.get("initial_state") or {}).get("message_history") or ():
-        yield Message.model_validate(message).to_dict()
+def history_of(entry: Entry) -> Sequence[Mapping[str, Any]]:
+    """Return the message history of a task, as in upstream's file."""
+    return (entry.data.get("initial_state") or {}).get("message_history") or ()
+
+
+def history(entry: Entry) -> list[dict[str, Any]]:
+    """Return the message history of a task in the form of a trajectory."""
+    return [Message.model_validate(message).to_dict() for message in history_of(entry)]
 
 
 def _episode(trajectory: list[dict[str, Any]], *, solo: bool) -> Episode:
