@@ -65,13 +65,10 @@ def _tool(value: Any) -> Tool:
     function = value.get("function") if isinstance(value, Mapping) else None
     if not isinstance(function, Mapping):
         return Tool(text_of(value))
+    name, description = (text_of(function.get(key)) for key in ("name", "description"))
     since = value.get("since_answer")
-    return Tool(
-        text_of(function.get("name")),
-        text_of(function.get("description")),
-        function.get("parameters"),
-        since if isinstance(since, int) and not isinstance(since, bool) else 1,
-    )
+    is_number = isinstance(since, int) and not isinstance(since, bool)
+    return Tool(name, description, function.get("parameters"), since if is_number else 1)
 
 
 def steps_of(messages: Sequence[Mapping[str, Any]]) -> list[Step]:

@@ -119,7 +119,12 @@ class _Log:
     def _spec(self) -> dict[str, Any]:
         manifest = self._run.manifest
         samples = list(dict.fromkeys(self._ids[row.row_id] for row in self._part))
-        limited_to = {"limited_to": words} if (words := self._limited.description) else {}
+        dataset = {"name": self._benchmark, "samples": len(samples), "sample_ids": samples}
+        epochs = 1 + max(row.sample for row in self._part)
+        metadata = {"identity": manifest.tree["identity"], "part": self._part_label}
+        metadata["scores"] = "of all parts"
+        if words := self._limited.description:
+            metadata["limited_to"] = words
         return {
             "eval_id": self._id,
             "run_id": manifest.run_id,
@@ -129,26 +134,13 @@ class _Log:
             "task_version": 0,
             "task_attribs": {},
             "task_args": {},
-            "dataset": {
-                "name": self._benchmark,
-                "samples": len(samples),
-                "sample_ids": samples,
-                "shuffled": False,
-            },
+            "dataset": {**dataset, "shuffled": False},
             "model": self._model,
             "model_generate_config": {},
             "model_args": {},
-            "config": {
-                "epochs": 1 + max(row.sample for row in self._part),
-                "limit": self._limited.limit,
-            },
+            "config": {"epochs": epochs, "limit": self._limited.limit},
             "packages": {"ace_ray": ace_ray.__version__},
-            "metadata": {
-                "identity": manifest.tree["identity"],
-                "part": self._part_label,
-                "scores": "of all parts",
-                **limited_to,
-            },
+            "metadata": metadata,
         }
 
     def _header(
@@ -290,12 +282,8 @@ def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:
     metrics = dict(verdict["metrics"])
     value: Any = metrics.pop(SCORE, "C" if verdict["valid"] else "I")
     reason = ": ".join(filter(None, (verdict["error_type"], verdict["error"])))
-    return {
-        "value": value,
-        "answer": answer,
-        "explanation": reason,
-        "metadata": {"error_type": verdict["error_type"], **metrics},
-    }
+    metadata = {"error_type": verdict["error_type"], **metrics}
+    return {"value": value, "answer": answer, "explanation": reason, "metadata": metadata}
 
 
 def _metadata(view: EpisodeView) -> dict[str, Any]:
@@ -333,12 +321,8 @@ def _cut_strings(value: Any) -> Any:
 def _output(model: str, text: str, facts: Mapping[str, Any], name: str) -> dict[str, Any]:
     stop = "max_tokens" if facts["finish_reason"] == "length" else "stop"
     message = {"id": name, "role": "assistant", "content": text, "source": "generate"}
-    return {
-        "model": model,
-        "choices": [{"message": message, "stop_reason": stop}],
-        "completion": text,
-        "usage": _usage(facts),
-    }
+    choices = [{"message": message, "stop_reason": stop}]
+    return {"model": model, "choices": choices, "completion": text, "usage": _usage(facts)}
 
 
 def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:

@@ -60,19 +60,15 @@ def export_lm_eval(run: ScoredRun, target: Store) -> list[str]:
     results: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     configs: dict[str, Any] = {}
-    names = []
+    names, samples = [], manifest.tree["config"].get("samples", 1)
     for benchmark, rows, by_rules in results_of(run):
         for rules, scores in by_rules.items():
             task = f"{benchmark}_{rules}"
             results[task] = {"alias": task, "sample_len": len(rows), **_metrics(scores)}
             scored = sum(row.status == "scored" for row in rows)
             counts[task] = {"original": len(rows), "effective": scored}
-            configs[task] = {
-                "task": task,
-                "dataset_path": benchmark,
-                "output_type": "generate_until",
-                "repeats": manifest.tree["config"].get("samples", 1),
-            }
+            configs[task] = {"task": task, "dataset_path": benchmark, "repeats": samples}
+            configs[task]["output_type"] = "generate_until"
         for rules, lines in _samples(run, rows).items():
             name = f"{folder}/samples_{_safe_name(f'{benchmark}_{rules}')}_{date}.jsonl"
             target.put(name, bytes(lines))

@@ -336,12 +336,8 @@ def _overlays(db: Any) -> dict[str, Overlay]:
 
 def _to_plain(db: Any) -> Any:
     """Return the database in upstream's class, for reading only: records are not copied."""
-    overlays = _overlays(db)
-    if not overlays:
-        return db
-    with _copy_mode(db, False):
-        plain = {name: dict(overlay.items()) for name, overlay in overlays.items()}
-    return type(db).model_construct(**plain)
+    plain = {name: dict(overlay.data) for name, overlay in _overlays(db).items()}
+    return type(db).model_construct(**plain) if plain else db
 
 
 def _state_text(db: Any) -> Any:
