@@ -99,7 +99,7 @@ def compare_runs(
     Only ``rule_sets`` and ``groups`` are compared; by default all. ``categories``: also compare
     single categories. The fewer tests there are, the smaller is the correction for their number.
     Groups must be chosen before results are seen.
-    ``margin``: also compute what is kept, on all groups, with this margin in points, if all
+    ``margin``: also compute what is kept, on categories too, with this margin in points, if all
     pairs have the same base. Raises `NotComparable` when the runs differ in conditions that affect
     scores, unless ``allow_different``. Raises `UserError` for fewer than two runs, unknown labels
     or groups, or no benchmark in common."""
@@ -129,6 +129,7 @@ def compare_runs(
     measured, records = hypotheses.measure(data, pairs, rule_sets), []
     if margin is not None and len({base for base, _ in pairs}) == 1:
         records = kept_of({run.label: run for run in runs}, measured, margin)
+        records = [record for record in records if not groups or record["group"] in groups]
     tested = [
         m
         for m in measured

@@ -338,6 +338,6 @@ def limit_check(
         return Check(name, "GO", reason)
     if low > limit if is_cap else high < limit:
         return Check(name, "NO-GO", reason)
-    more = rows_to_decide(estimate, limit, alpha, n)
+    more = rows_to_decide(estimate.interval, limit, alpha, n)
     needed = f"about {more:,} more rows would decide" if more else "more rows may not decide"
     return Check(name, "INCONCLUSIVE", f"{reason}; {needed}")
