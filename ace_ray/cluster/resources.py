@@ -78,13 +78,8 @@ class Resources:
 
     @property
     def cpus(self) -> float:
-        return (
-            self.workers * self.worker_cpus
-            + self.checkers * CHECKER_CPUS
-            + WRITER_CPUS
-            + self.sandboxes * SANDBOX_CPUS
-            + self.server_cpus
-        )
+        small = self.checkers * CHECKER_CPUS + WRITER_CPUS + self.sandboxes * SANDBOX_CPUS
+        return self.workers * self.worker_cpus + small + self.server_cpus
 
     @property
     def gpus(self) -> int:

@@ -139,10 +139,7 @@ class Tau2(Benchmark):
     def identity(self) -> Mapping[str, Any]:
         options = self._options
         protocol: dict[str, Any] = {
-            "mode": options.mode,
-            "opening": options.opening,
-            "max_steps": options.max_steps,
-            "max_errors": options.max_errors,
+            **options.model_dump(include={"mode", "opening", "max_steps", "max_errors"}),
             "answers_asked": FIRST_ANSWERS,
             "texts_sha256": self._texts.sha256,
             "policies_sha256": digest(self._policies),
