@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import yaml
@@ -45,9 +44,11 @@ def export_run(
     run = ScoredRun(store)
     target = store.child(f"export/{form}") if target is None else target
     target.check_writable()
-    to_hub = partial(export_hub, datasets=datasets)
-    exports = {"inspect": export_inspect, "lm-eval": export_lm_eval, "hf": to_hub}
-    return [f"{target.root}/{name}" for name in exports[form](run, target)]
+    if form == "hf":
+        names = export_hub(run, target, datasets)
+    else:
+        names = (export_inspect if form == "inspect" else export_lm_eval)(run, target)
+    return [f"{target.root}/{name}" for name in names]
 
 
 def export_lm_eval(run: ScoredRun, target: Store) -> list[str]:

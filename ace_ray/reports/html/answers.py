@@ -110,7 +110,7 @@ def _view(
     if texts["state"] is None and messages and messages[-1].get("role") == "assistant":
         messages = messages[:-1]
     message_views = _messages(messages)
-    judgements = [
+    judgements: list[dict[str, Any]] = [
         {"rules": rules, "verdict": v, "reason": excerpt(texts[f"{rules}_error"] or "", _REASON)}
         for rules in rule_sets
         if (v := row.verdicts.get(rules)) is not None
