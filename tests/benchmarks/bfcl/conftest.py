@@ -1,4 +1,4 @@
-"""A real copy of bfcl-eval where there is one, and made-up ones."""
+"""A real copy of bfcl-eval where there is one, and copies of it that may be changed."""
 
 import importlib.util
 import os
@@ -22,6 +22,6 @@ def bfcl_copy() -> UpstreamPackage:
 
 
 @pytest.fixture
-def made_up(tmp_path: Path) -> Path:
-    """A folder that holds a made-up ``bfcl_eval`` with its metadata."""
-    return write_copy(tmp_path / "unpacked")
+def made_up(bfcl_copy: UpstreamPackage, tmp_path: Path) -> Path:
+    """A folder that holds a ``bfcl_eval`` with few rows, and its metadata."""
+    return write_copy(tmp_path / "unpacked", bfcl_copy)

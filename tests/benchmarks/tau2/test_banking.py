@@ -19,8 +19,9 @@ from ace_ray.benchmarks.tau2.upstream_package import PromptTexts
 from ace_ray.benchmarks.tau2.verdicts import NL_MET, nl_assertions
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict
+from tests.benchmarks.play import play
 from tests.benchmarks.scored_row import scored_row
-from tests.benchmarks.tau2.scripted import build, entry_of, play
+from tests.benchmarks.tau2.scripted import build, entry_of
 from tests.scripted_model import ScriptedModel
 
 DISPUTE = "submit_cash_back_dispute_0589"

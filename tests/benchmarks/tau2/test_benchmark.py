@@ -17,8 +17,9 @@ from ace_ray.benchmarks.tau2.upstream_package import (
 )
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, ResultRow, Verdict
+from tests.benchmarks.play import play
 from tests.benchmarks.scored_row import scored_row
-from tests.benchmarks.tau2.scripted import build, play
+from tests.benchmarks.tau2.scripted import build
 from tests.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("package")

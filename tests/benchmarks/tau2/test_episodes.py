@@ -12,7 +12,8 @@ from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS
 from ace_ray.benchmarks.tau2.tasks import call_messages, gold_episode, silent_episode
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.types import Episode, Sampling
-from tests.benchmarks.tau2.scripted import build, entry_of, play
+from tests.benchmarks.play import play
+from tests.benchmarks.tau2.scripted import build, entry_of
 from tests.scripted_model import ScriptedModel, say
 
 pytestmark = pytest.mark.usefixtures("package")
