@@ -1,7 +1,7 @@
 """Write the golden files of this folder: answers near the gold ones, and upstream's verdicts.
 
-    ACEBENCH_OFFICIAL=CLONE PYTHONPATH=tests/parity python tests/golden/write.py \
-        --bfcl-python VENV/bin/python --stabletoolbench CLONE
+    ACEBENCH_OFFICIAL=CLONE PYTHONPATH=.:tests/parity python tests/golden/write.py \
+        --bfcl-python VENV/bin/python
 
 docs/parity.md says where the copies of upstream and VENV come from; BFCL and tau2 are the installed
 packages. Only ids, the answers that this script makes, and verdicts are written.
@@ -42,8 +42,8 @@ SEED = 44
 Row = dict[str, Any]
 
 
-def write(name: str, rows: Iterable[tuple[str, Row]], limit: int = PER_CATEGORY) -> None:
-    """Keep ``limit`` rows of each category, as many of each verdict as there are."""
+def write(name: str, rows: Iterable[tuple[str, Row]]) -> None:
+    """Keep `PER_CATEGORY` rows of each category, as many of each verdict as there are."""
     samples: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for category, row in rows:
         text, verdict = json.dumps(row), row["verdict"]
@@ -54,7 +54,7 @@ def write(name: str, rows: Iterable[tuple[str, Row]], limit: int = PER_CATEGORY)
     for kinds in samples.values():
         ranked = sorted((n, kind) for kind, rows in kinds.items() for n in range(len(rows)))
         chosen: dict[str, int] = defaultdict(int)
-        for _, kind in ranked[:limit]:
+        for _, kind in ranked[:PER_CATEGORY]:
             chosen[kind] += 1
         lines += [text for kind, rows in kinds.items() for text in rows[: chosen[kind]]]
     (FOLDER / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
@@ -154,41 +154,9 @@ def _of(entry: Entry) -> Row:
     return {"category": entry.category, "id": entry.id}
 
 
-STATUSES = ("Solved", "Unsure", "Unsolved")
-VOTES = (
-    '{{"answer_status": "{}"}}', '{{"answer_status": "{}", "reason": "It answers \\"all\\"."}}',
-    '{{"reason": "é {{}} Solved?", "answer_status": "{}"}}', ' {{\n"answer_status":\t"{}"}}\n',
-    '{{"answer_status": "{}"', 'Sure: {{"answer_status": "{}"}}', '{{"answer_status": "{} "}}',
-    '{{"status": "{}"}}', "Answer Status: {}", '["{}"]', '{{"answer_status": ["{}"]}}', "{}",
-)  # fmt: skip
-FACS = (
-    "Answer Status\n{}\nReason\nall parts", "{}", "The query is {}.", "I cannot tell", "", "un{}",
-    "solved, not {}", "**{}**", "resolved", "UNSOLVED or {}?",
-)  # fmt: skip
-INDEXES = (
-    '{"index": 0}', '{"index": 1}', '{"index": "1"}', '{"index": 0, "reason": "shorter"}',
-    '{"index": 2}', '{"index": null}', '{"choice": 1}', '{"index": "one"}', "1", "index: 1", "{}",
-)  # fmt: skip
-
-
-def stabletoolbench(clone: Path) -> Iterable[tuple[str, Row]]:
-    """Replies of a judge: votes on an answer, completeness, the better one of two answers."""
-    votes = [form.format(status) for form in VOTES for status in (*STATUSES, "solved")]
-    cases: list[list[Any]] = [["vote", [vote, '{"answer_status": "Unsolved"}']] for vote in votes]
-    cases += [["vote", ['{"answer_status": "Unsure"}', vote]] for vote in votes[:12]]
-    cases += [
-        ["fac", [form.format(s)]] for form in FACS for s in ("Solved", "Unsolved", "unsolved")
-    ]
-    cases += [["index", [reply]] for reply in INDEXES]
-    child = str(FOLDER / "stabletoolbench_child.py")
-    for (reader, replies), verdict in zip(cases, answers_of(child, [clone], cases), strict=True):
-        yield reader, {"reader": reader, "replies": replies, "verdict": verdict}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bfcl-python", type=Path, required=True)
-    parser.add_argument("--stabletoolbench", type=Path, required=True)
     parser.add_argument("--only", default="", help="one of the files")
     options = parser.parse_args()
     copy, tau2_copy = UpstreamPackage.locate("installed"), Tau2Package.locate("installed")
@@ -199,10 +167,9 @@ def main() -> None:
         "bfcl_prompts": lambda: bfcl_prompts(copy),
         "tau2": lambda: tau2(tau2_copy),
         "tau2_prompts": lambda: tau2_prompts(tau2_copy),
-        "stabletoolbench": lambda: stabletoolbench(options.stabletoolbench),
     }.items():
         if options.only in ("", name):
-            write(name, make_rows(), 60 if name == "stabletoolbench" else PER_CATEGORY)
+            write(name, make_rows())
 
 
 if __name__ == "__main__":
