@@ -257,12 +257,17 @@ def criteria_of(info: str) -> dict[str, Any]:
         ("4", "You have 4 bags.", (1, 1)),
         ("4", "It is 14:30.", (1, 0)),  # any 4 will do
         ("1628", "That is $1,628.50", (1, 0)),
+        ("1234", "It is 1,2345.", (1, 0)),
+        ("12", "Gate a12", (1, 0)),
+        ("-5", "It is -5.", (1, 1)),
+        ("12", "It is 12%.", (1, 1)),
         ("41.6", "It costs 41.60", (1, 1)),
         ("1,628", "1,628", (0, 1)),  # upstream takes the commas out of the text alone
         ("on  time", "It is on time", (0, 1)),
     ],
-    ids=["number", "part of a time", "part of a sum", "zero", "comma", "spaces"],
-)
+    ids=["number", "part of a time", "part of a sum", "part of a number", "part of a word",
+         "sign", "percent", "zero", "comma", "spaces"],
+)  # fmt: skip
 def test_information_is_a_word_or_number_of_its_own(info: str, text: str, expected: Any) -> None:
     assert parts(criteria_of(info), turn("assistant", text)) == expected
 
@@ -270,13 +275,6 @@ def test_information_is_a_word_or_number_of_its_own(info: str, text: str, expect
 def test_information_is_told_to_the_user_by_the_agent() -> None:
     assert parts(criteria_of("42"), turn("assistant", "42", ("f", {}))) == (1, 0), "not heard"
     assert parts(criteria_of("42"), turn("user", "42")) == (0, 0)
-
-
-def test_a_number_within_another_is_not_told() -> None:
-    texts = {"": "x", "0": "0.00", "3": "3.", "-5": "it is -5", "12": "12%"}
-    assert all(verdicts.is_told(info, text) for info, text in texts.items())
-    within = {"5": "3.5", "3": "3.5", "12": "a12", "1234": "1,2345", "a.b": "aab"}
-    assert not any(verdicts.is_told(info, text) for info, text in within.items())
 
 
 @pytest.fixture(scope="module")
