@@ -48,6 +48,11 @@ def test_source_without_a_call_and_source_that_does_not_parse(language):
             decode(text, language=language)
 
 
+def test_two_arguments_of_java_without_names_do_not_decode():
+    with pytest.raises(NotCalls):
+        decode("[b.f(a, c)]", language="java")
+
+
 def test_json_calls_are_read_anywhere_in_a_text():
     item = {"function": "f", "parameters": {"a": [1, None]}}
     for text in (json.dumps([item]), json.dumps(item), f"So: {json.dumps([item])} is [it]"):

@@ -67,6 +67,18 @@ def test_columns_cover_the_scored_categories_and_no_other() -> None:
     assert summary["categories"]["sql"]["official"]["accuracy"] == 0.25
 
 
+def test_category_with_too_many_rows_without_a_verdict_is_left_out() -> None:
+    rows = [*WHOLE, scored_row("multiple", "multiple_9", status="infra_error")]
+    summary = summarize(rows, max_unscored=0.1)
+    assert summary["incomplete"] == ["en/multiple: 1 of 5 rows not scored (1 infra_error)"]
+    assert not summary["complete"]
+    column = summary["rules"]["official"]["v4"]["non_live"]
+    assert column["missing"] == ["multiple"]
+    assert column["partial"]["value"] == pytest.approx((0.5 + 0.25 + 0.5) / 3)
+    assert summary["categories"]["multiple"]["official"]["accuracy"] == 0.75
+    assert summarize(rows, max_unscored=0.2)["complete"]
+
+
 def test_format_sensitivity_is_by_form_and_enters_no_score() -> None:
     rows = []
     for number, form in enumerate(FORMS):
