@@ -295,9 +295,9 @@ class Overlay(UserDict[str, Any]):
         self.base, self.copies = base, True
 
     def __getitem__(self, key: str) -> Any:
-        record: Any = self.data[key]
-        if self.copies and record is self.base.get(key):
-            record = self.data[key] = record.model_copy(deep=True)
+        record = self.data[key]
+        if self.copies and key in self.base and record is self.base[key]:
+            self.data[key] = record = record.model_copy(deep=True)
         return record
 
     def text_changes(self) -> dict[str, tuple[str | None, str | None]]:
