@@ -47,7 +47,7 @@ def prepare(parent: str) -> None:
         stub(name, FileLock=nullcontext, __getattr__=lambda name: Anything)
     stub("dotenv", load_dotenv=lambda *a, **k: None)
     stub("tqdm", tqdm=lambda items, **k: items)
-    models = defaultdict(lambda: SimpleNamespace(underscore_to_dot=False))
+    models: Any = defaultdict(lambda: SimpleNamespace(underscore_to_dot=False))
     stub("bfcl_eval.constants.model_config", MODEL_CONFIG_MAPPING=models)
     stub("bfcl_eval.model_handler.base_handler", BaseHandler=object)
     stub("bfcl_eval.eval_checker.eval_runner_helper", __all__=[])

@@ -315,7 +315,7 @@ def test_dropped_ids_group_files_and_empty_lists_are_counted(tmp_path: Path) -> 
 def test_json_lines_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
     entry, *_ = entries("parallel")
     text = render(calls_of(entry))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": entry.id, "output": text},
         {"id": entry.id, "output": "no", "sample": "b", "category": "parallel"},
         {"id": MEMORY.id, "output": spoken(RIGHT)},
