@@ -1,5 +1,7 @@
 """Shared fixtures: an S3 server, a local Ray, the command line, benchmark data, model folders."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import logging
@@ -127,13 +129,21 @@ def s3(quiet_environment: pytest.MonkeyPatch) -> Iterator[S3]:
     server.stop()
 
 
+@pytest.fixture
+def local(tmp_path: Path) -> Any:
+    """Return an empty store on a disk."""
+    from ace_ray.storage.object_store import LocalStore
+
+    return LocalStore(str(tmp_path / "run"))
+
+
 @pytest.fixture(params=["local", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Return an empty store on a disk, and one on S3."""
     from ace_ray.storage.object_store import open_store
 
     if request.param == "local":
-        return open_store(str(tmp_path / "run"))
+        return request.getfixturevalue("local")
     bucket = request.getfixturevalue("s3").bucket
     return open_store(f"s3://{bucket}/{tmp_path.name}/run")
 
@@ -144,14 +154,18 @@ def vllm() -> Any:
     return pytest.importorskip("vllm")
 
 
+def shared_folder(name: str) -> Path:
+    """Return a folder of data that lies beside the project, or skip the test."""
+    folder = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared") / "data" / name
+    if not folder.is_dir():
+        pytest.skip(f"data/{name} is not here; name its parent with ACE_RAY_SHARED")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Return the full ACEBench data, in the official layout."""
-    shared = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared")
-    folder = shared / "data" / "acebench"
-    if not (folder / "data_en").is_dir():
-        pytest.skip("the full ACEBench data is not here; name its parent with ACE_RAY_SHARED")
-    return folder
+    return shared_folder("acebench/data_en").parent
 
 
 @pytest.fixture(scope="session")
@@ -209,6 +223,21 @@ class Ended:
     code: int
     stdout: str
     stderr: str
+
+    def ok(self) -> Ended:
+        """Check that the command succeeded; return this result."""
+        assert self.code == 0, self.stdout + self.stderr
+        return self
+
+    def refused(self, *parts: str) -> None:
+        """Check that the command refused, in one line with all ``parts`` and a fix."""
+        assert self.code == 2, self.stdout + self.stderr
+        (line,) = self.stderr.strip().splitlines()
+        assert line.startswith("ace-ray: ")
+        assert ";" in line, "no fix is named"
+        for part in parts:
+            assert part in line
+        assert "Traceback" not in self.stdout + self.stderr
 
 
 Cli = Callable[..., Ended]
@@ -279,11 +308,8 @@ CHAT = (
 
 @pytest.fixture(scope="session")
 def real_outputs() -> Path:
-    """Return the folder of real models' answers, which lies beside the project."""
-    folder = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared") / "data/real_outputs"
-    if not folder.is_dir():
-        pytest.skip("the real outputs are not here; name their parent with ACE_RAY_SHARED")
-    return folder
+    """Return the folder of real models' answers."""
+    return shared_folder("real_outputs")
 
 
 def one_tensor(dtype: str, count: int, data: bytes) -> bytes:
@@ -340,10 +366,7 @@ def make_checkpoint() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_adapter() -> Callable[..., Path]:
-    """Make a LoRA adapter with random weights for a model folder.
-
-    ``config`` overrides PEFT's settings, ``script`` is written for the fake engine.
-    """
+    """Make a LoRA adapter with random weights for a model folder; ``config`` overrides PEFT's."""
     import numpy as np
 
     from ace_ray.models.checkpoints import tensors_of
@@ -358,7 +381,6 @@ def make_adapter() -> Callable[..., Path]:
         *,
         rank: int = 4,
         scale: float = 0.3,
-        script: dict[str, Any] | None = None,
         **config: Any,
     ) -> Path:
         folder.mkdir(parents=True)
@@ -380,8 +402,6 @@ def make_adapter() -> Callable[..., Path]:
             "base_model_name_or_path": str(base),
         }
         (folder / "adapter_config.json").write_text(json.dumps({**settings, **config}))
-        if script is not None:
-            (folder / "fake.json").write_text(json.dumps(script))
         return folder
 
     return make

@@ -1,7 +1,6 @@
-"""An OpenAI-compatible server that answers as it is told, and notes what it was asked.
-
-For runs, whose processes are not the test's: it lives in threads of the test's process.
-"""
+"""An OpenAI-compatible server that answers as it is told and notes what it was asked, and a server
+with one answer. For runs, whose processes are not the test's: both live in threads of the test's
+process."""
 
 import json
 import threading
@@ -89,3 +88,32 @@ def scripted_endpoint() -> Iterator[Scripted]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def web_server(
+    status: int, headers: dict[str, str], body: bytes
+) -> Iterator[tuple[str, list[str]]]:
+    """Serve one answer to all requests; yield the address and the requests' signatures."""
+    signatures: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            signatures.append(self.headers.get("Authorization", ""))
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_POST = do_PUT = do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", signatures
+        server.shutdown()

@@ -10,12 +10,7 @@ import pytest
 import yaml
 
 from ace_ray.benchmarks.registry import benchmark_class
-from ace_ray.config.schema import (
-    RunConfig,
-    load_config,
-    run_config,
-    validate_tree,
-)
+from ace_ray.config.schema import RunConfig, load_config, run_config, validate_tree
 from ace_ray.errors import UserError
 from ace_ray.sweep.config import load_sweep
 
@@ -87,22 +82,11 @@ def test_shipped_configs_are_valid(config: Path) -> None:
 
 
 def test_overrides_change_sections_and_lists(path: str) -> None:
-    config = load_config(
-        path,
-        [
-            "sampling.max_tokens=7",
-            "store.region=eu-central-1",
-            "engine.max_num_seqs=4",
-            "model.chat_template_kwargs.depth=2",
-            "benchmarks.0.data=elsewhere",
-            "benchmarks.1.languages=[zh]",
-            "sampling.stop.0=END",
-            "samples=4",
-            "samples=5",
-            "output=a",
-        ],
-        {"output": "b #1: c"},
-    )
+    overrides = ["sampling.max_tokens=7", "sampling.stop.0=END", "store.region=eu-central-1"]
+    overrides += ["engine.max_num_seqs=4", "model.chat_template_kwargs.depth=2"]
+    overrides += ["benchmarks.0.data=elsewhere", "benchmarks.1.languages=[zh]"]
+    overrides += ["samples=4", "samples=5", "output=a"]
+    config = load_config(path, overrides, {"output": "b #1: c"})
     assert (config.sampling.max_tokens, config.sampling.stop) == (7, ["END"])
     assert config.store.region == "eu-central-1"
     assert config.store.endpoint_url == "http://localhost:9000"

@@ -14,24 +14,15 @@ FLOORS = [
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 USERS = {
-    "vllm": {"models"},
-    "torch": {"models"},
-    "transformers": {"models"},
-    "huggingface_hub": {"models"},
-    "ray": {"cluster", "pipeline", "sandbox", "sweep"},
-    "aiohttp": {"models"},
-    "jinja2": {"models", "reports", "viewer"},
-    "markupsafe": {"reports"},
-    "bm25s": {"benchmarks"},
-    "scipy": {"reports"},
-    "boto3": {"storage"},
-    "botocore": {"storage"},
-    "pyarrow.fs": {"storage"},
-    "tensorboard": {"integrations"},
-    "trackio": {"integrations"},
-    "wandb": {"integrations"},
-    "mlflow": {"integrations"},
+    **dict.fromkeys(("vllm", "torch", "transformers", "huggingface_hub", "aiohttp"), ("models",)),
+    **dict.fromkeys(("boto3", "botocore", "pyarrow.fs"), ("storage",)),
+    **dict.fromkeys(("tensorboard", "trackio", "wandb", "mlflow"), ("integrations",)),
+    **dict.fromkeys(("markupsafe", "scipy"), ("reports",)),
+    "ray": ("cluster", "pipeline", "sandbox", "sweep"),
+    "jinja2": ("models", "reports", "viewer"),
+    "bm25s": ("benchmarks",),
 }
+"""Heavy dependency -> the rooms that may import it."""
 
 
 def name_of(path: Path) -> str:

@@ -51,15 +51,9 @@ def test_a_json_line_has_fields_and_no_secret(capsys: pytest.CaptureFixture[str]
     output = capsys.readouterr()
     assert output.out == ""
     first, second, ours, theirs = lines(output.err)
-    assert first.pop("time").endswith("Z")
-    assert first == {
-        "level": "warning",
-        "logger": "ace_ray",
-        "message": "a b ***",
-        "run_id": "r",
-        "done": 3,
-        "at": {"key": ["***", None]},
-    }
+    assert first["time"].endswith("Z")
+    assert (first["level"], first["message"], first["run_id"]) == ("warning", "a b ***", "r")
+    assert (first["done"], first["at"]) == (3, {"key": ["***", None]})
     assert "run_id" not in second
     assert (ours["logger"], ours["message"]) == ("ace_ray.somewhere", "own 1")
     assert (theirs["logger"], theirs["level"]) == ("another.package", "warning")

@@ -21,16 +21,6 @@ from ace_ray.util.stats import pass_at_k, pass_hat_k, weighted_interval, wilson
         (0, 3, 0.0, 0.5615),
         (10, 10, 0.7225, 1.0),
     ],
-    ids=[
-        "81 of 263",
-        "15 of 148",
-        "none of 20",
-        "1 of 29",
-        "all of 20",
-        "half of 5",
-        "none of 3",
-        "all of 10",
-    ],
 )
 def test_wilson_intervals_are_the_published_ones(successes, n, low, high) -> None:
     interval = wilson(successes, n)

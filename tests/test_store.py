@@ -5,10 +5,7 @@ import io
 import os
 import pickle
 import re
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import LocalStore, S3Store, Store, UnreachableStore, open_store
+from tests.scripted_endpoint import web_server
 
 
 def paths(store: Store, prefix: str = "") -> list[str]:
@@ -110,33 +108,21 @@ def test_pipes_and_large_files_are_not_read(tmp_path: Path) -> None:
 HTML = {"Content-Type": "text/html"}
 
 
-@contextmanager
-def web_server(
-    status: int, headers: dict[str, str], body: bytes
-) -> Iterator[tuple[str, list[str]]]:
-    """Serve one answer to all requests; yield the address and the requests' signatures."""
-    signatures: list[str] = []
+def short(address: str) -> S3Store:
+    """Return the store s3://b/p of a service that is not waited for."""
+    return S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            signatures.append(self.headers.get("Authorization", ""))
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
 
-        do_PUT = do_HEAD = do_GET
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", signatures
-        server.shutdown()
+def errors_of(code: str, status: int, message: str = "") -> list[UserError]:
+    """Return the errors of a read, a write and a conditional write that S3 answers with one."""
+    body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+    errors = []
+    with web_server(status, {"Content-Type": "application/xml"}, body) as (address, _):
+        for method, *values in (("get",), ("put", b""), ("put_if", b"", None)):
+            with pytest.raises(UserError) as caught:
+                getattr(short(address), method)("a", *values)
+            errors.append(caught.value)
+    return errors
 
 
 @pytest.mark.parametrize(
@@ -152,18 +138,10 @@ def web_server(
     ids=["access", "signature", "bucket", "token", "load", "other"],
 )
 def test_errors_of_s3_are_explained_and_outages_may_pass(s3, code, status, part, passing) -> None:
-    body = f"<Error><Code>{code}</Code></Error>".encode()
-    with web_server(status, {"Content-Type": "application/xml"}, body) as (address, _):
-        store = S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
-        asks: tuple[Callable[[], object], ...] = (
-            lambda: store.get("a"),
-            lambda: store.put_if("a", b"", None),
-        )
-        for ask in asks:
-            with pytest.raises(UserError, match=part) as caught:
-                ask()
-            assert caught.value.fix
-            assert isinstance(caught.value, UnreachableStore) is passing
+    for error in errors_of(code, status):
+        assert part in str(error)
+        assert error.fix
+        assert isinstance(error, UnreachableStore) is passing
 
 
 CHECKSUM = "; set AWS_REQUEST_CHECKSUM_CALCULATION=when_required on all nodes"
@@ -185,15 +163,10 @@ REFUSED = "this store refuses If-None-Match in conditional writes, so two driver
 def test_an_error_has_the_stores_message_and_only_conditions_are_called_conditional(
     s3: Any, code: str, message: str, plain: str, conditional: str
 ) -> None:
-    body = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
-    with web_server(400, {"Content-Type": "application/xml"}, body) as (address, _):
-        store = S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
-        with pytest.raises(UserError, match=re.escape(f"({message}); ")) as of_put:
-            store.put("a", b"")
-        with pytest.raises(UserError, match=re.escape(f"({message}); ")) as of_put_if:
-            store.put_if("a", b"", None)
-    assert plain in str(of_put.value)
-    assert conditional in str(of_put_if.value)
+    _, *of_writes = errors_of(code, 400, message)
+    for error, part in zip(of_writes, (plain, conditional), strict=True):
+        assert f"({message}); " in str(error)
+        assert part in str(error)
 
 
 @pytest.mark.parametrize(
@@ -229,15 +202,15 @@ def test_a_store_without_one_of_the_conditions_is_refused(
 
 def test_a_store_that_does_not_answer_may_come_back(s3: Any) -> None:
     with pytest.raises(UnreachableStore, match="S3 cannot be reached"):
-        S3Store("s3://b/p", "http://127.0.0.1:9", "us-east-1").with_short_timeout().get("a")
+        short("http://127.0.0.1:9").get("a")
     with pytest.raises(UserError) as caught:
-        S3Store("s3://b/p", "not a valid address", "us-east-1").with_short_timeout().get("a")
+        short("not a valid address").get("a")
     assert not isinstance(caught.value, UnreachableStore)
     with (
         web_server(502, HTML, b"<html>Bad Gateway") as (address, signatures),
         pytest.raises(UnreachableStore, match=r"S3 answered 502 \(Bad Gateway\); "),
     ):
-        S3Store("s3://b", address, "us-east-1").with_short_timeout().get("a")
+        short(address).get("a")
     assert len(signatures) == 2, "it is retried"
 
 
@@ -253,7 +226,7 @@ def test_a_store_that_does_not_answer_may_come_back(s3: Any) -> None:
 )
 def test_an_address_that_is_not_an_s3_service_is_named(s3, status, headers, body) -> None:
     with web_server(status, headers, body) as (address, _):
-        store = S3Store("s3://b/p", address, "us-east-1").with_short_timeout()
+        store = short(address)
         for ask in (lambda: store.get("a"), store.list, lambda: store.put("a", b"1")):
             with pytest.raises(UserError) as caught:
                 ask()
@@ -266,12 +239,13 @@ def test_an_address_that_is_not_an_s3_service_is_named(s3, status, headers, body
 def test_no_signature_follows_a_redirect(s3: Any) -> None:
     body = b"<Error><Code>PermanentRedirect</Code><Endpoint>elsewhere</Endpoint></Error>"
     with web_server(200, {"ETag": '"1"'}, b"") as (elsewhere, stolen):
-        away = {"Location": f"{elsewhere}/b/a"}
+        away = {"Location": f"{elsewhere}/b/p/a"}
         for headers in (away, {**away, "x-amz-bucket-region": "eu-west-9"}):
-            with web_server(307, headers, body) as (address, signatures):
-                store = S3Store("s3://b", address, "us-east-1").with_short_timeout()
-                with pytest.raises(UserError):
-                    store.get("a")
+            with (
+                web_server(307, headers, body) as (address, signatures),
+                pytest.raises(UserError),
+            ):
+                short(address).get("a")
             regions = set(re.findall(r"/(\w+-\w+-\d)/s3/", " ".join(signatures)))
             # S3's header may change the region of a signature, on the same host.
             assert regions == {"us-east-1"} | ({"eu-west-9"} if len(headers) > 1 else set())

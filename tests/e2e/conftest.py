@@ -1,4 +1,4 @@
-"""Fixtures of whole runs: a config, and a run with the fake engine."""
+"""A whole run with the fake engine."""
 
 import json
 from collections.abc import Callable
@@ -11,21 +11,6 @@ import yaml
 
 import ace_ray
 from tests.conftest import Cli
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """Write the config of four entries with the fake engine."""
-    path = tmp_path / "config.yaml"
-    benchmark = {"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}
-    tree = {
-        "model": {"source": "fake"},
-        "backend": "fake",
-        "benchmarks": [benchmark],
-        "output": str(tmp_path / "runs"),
-    }
-    path.write_text(yaml.safe_dump(tree))
-    return path
 
 
 @dataclass(frozen=True)
@@ -54,7 +39,9 @@ Evaluate = Callable[..., Evaluated]
 def evaluate(cli: Cli, tmp_path: Path) -> Evaluate:
     """Evaluate with the fake engine until exit code ``code``; ``changes`` override the config."""
 
-    def run(run_id: str = "run", *, code: int = 0, **changes: Any) -> Evaluated:
+    def run(
+        run_id: str = "run", *, code: int = 0, env: dict[str, str] | None = None, **changes: Any
+    ) -> Evaluated:
         tree = {
             "model": {"source": "fake"},
             "backend": "fake",
@@ -66,7 +53,7 @@ def evaluate(cli: Cli, tmp_path: Path) -> Evaluate:
         }
         path = tmp_path / f"{run_id}.yaml"
         path.write_text(yaml.safe_dump(tree))
-        result = cli("evaluate", path, timeout_s=1800)
+        result = cli("evaluate", path, env=env, timeout_s=1800)
         assert result.code == code, result.stdout + result.stderr
         return Evaluated(tmp_path / "runs" / run_id, result.stdout, result.stderr)
 

@@ -1,25 +1,20 @@
 """Each benchmark through a whole run on a local Ray, with the fake engine."""
 
-import importlib.util
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.storage.rows import episode_of, verdict_columns
 from tests.e2e.conftest import Evaluate
 from tests.scripted_endpoint import completion, scripted_endpoint
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
-KEY = "a-secret-key"
-
 
 def test_acebench_resumes_rows_whose_user_simulator_was_down(evaluate, monkeypatch) -> None:
-    monkeypatch.setenv("USER_KEY", KEY)
+    monkeypatch.setenv("USER_KEY", "a-key")
     with scripted_endpoint() as server:
         endpoint = {"url": server.url, "model": "u", "api_key_env": "USER_KEY", "max_retries": 1}
         benchmark = {"name": "acebench", "languages": ["en"], "categories": ["agent"]}
@@ -36,16 +31,13 @@ def test_acebench_resumes_rows_whose_user_simulator_was_down(evaluate, monkeypat
         }
         server.answer = lambda body: completion("Hello.")
         result = evaluate(**settings)
-        assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+        assert {headers["Authorization"] for headers in server.headers} == {"Bearer a-key"}
     assert {row["status"] for row in result.rows} == {"scored"}
     states = [json.loads(r["state"]) for r in result.rows if r["category"] == "agent_multi_turn"]
     assert {state["ended"] for state in states} == {"max_messages"}
     assert all(state["steps"][0]["text"] == "Hello." for state in states)
-    user = states[0]["user"]
-    assert (user["kind"], user["model"]) == ("endpoint", "u")
-    manifest = (result.folder / "run.json").read_text()
-    assert json.loads(manifest)["identity"]["roles"]["acebench"]["user"] == user
-    assert KEY not in manifest + str(result.rows)
+    manifest = json.loads((result.folder / "run.json").read_text())
+    assert manifest["identity"]["roles"]["acebench"]["user"] == states[0]["user"]
 
 
 def test_bfcl_rows_of_a_scenario_start_from_one_memory(evaluate: Evaluate) -> None:
@@ -73,9 +65,6 @@ def test_bfcl_rows_of_a_scenario_start_from_one_memory(evaluate: Evaluate) -> No
             assert len(memories) == 1
             noted = category == "memory_rec_sum" and scenario == "student"
             assert ("statistics is hard" in memories.pop()) is noted
-    for row in rows:  # judged again without an engine
-        again = verdict_columns(benchmark.check(entries[row["id"]], episode_of(row)))
-        assert again == {name: row[name] for name in again}
 
 
 ASKED = "Please create the task 'Important Meeting' for user_1."
@@ -118,35 +107,8 @@ def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(evaluate, cli, tmp
     assert official["samples"]["pass_hat_k"].keys() == {"1", "2"}
     results = result.folder / "files" / "tau2" / "results_mock.json"
     assert len(json.loads(results.read_text())["simulations"]) == 18
-    scored = cli(
-        *("score", results, "--benchmark", "tau2", "--data", "installed"),
-        *("--output", tmp_path / "scored"),
-        timeout_s=600,
-    )
-    assert scored.code == 0, scored.stderr
+    command = ("score", results, "--benchmark", "tau2", "--data", "installed")
+    cli(*command, "--output", tmp_path / "scored", timeout_s=600).ok()
     (again,) = (tmp_path / "scored").glob("**/summary.json")
     block = json.loads(again.read_text())["benchmarks"]["tau2"]["categories"]["mock"]
     assert block["official"]["accuracy"] == official["accuracy"]
-
-
-def test_tau2_banking_names_its_copy_and_the_floor(evaluate) -> None:
-    spec = importlib.util.find_spec("inspect_evals")
-    if spec is None or spec.origin is None:
-        pytest.skip("inspect-evals is not installed")
-    benchmark = {
-        "name": "tau2",
-        "data": str(Path(spec.origin).parent),
-        "domains": ["banking_knowledge_fcc9ed68"],
-        "ids": ["task_001"],
-    }
-    calls = {"I want a card": [{"name": "grep", "arguments": '{"pattern": "credit card"}'}]}
-    replies = {"what can I do": "I want a card", "I want a card": "", "1. ": "Take this one."}
-    engine = {"default": "###STOP###", "replies": replies, "calls": calls}
-    result = evaluate(benchmarks=[benchmark], engine=engine)
-    (row,) = result.rows
-    assert json.loads(row["official_metrics"])["inaction"] == 0
-    roles = [message["role"] for message in json.loads(row["state"])["trajectory"]]
-    assert roles == ["assistant", "user", "assistant", "tool", "assistant", "user"]
-    summary = result.summary["benchmarks"]["tau2"]
-    assert "not 1.0.1" in summary["table"]["title"]
-    assert "passes: banking_knowledge_fcc9ed68 0 of 1 tasks" in summary["floor"]

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-import ace_ray
 from ace_ray.benchmarks.calls.rules import example
+from tests.e2e.conftest import Evaluate
 from tests.scripted_endpoint import call, completion, scripted_endpoint
 
 CASES = Path(__file__).resolve().parents[2] / "examples" / "calls.jsonl"
@@ -24,7 +23,7 @@ WRONG = "What is the capital of Estonia?"
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_prompt_mode(evaluate: Any, invoke: Any, tmp_path: Path) -> None:
+def test_prompt_mode(evaluate: Evaluate, invoke: Any, tmp_path: Path) -> None:
     shutil.copy(CASES, tmp_path / "cases.jsonl")
     replies = {question: json.dumps(calls) for question, calls in GOLD.items()}
     replies[WRONG] = json.dumps([{"name": "book_room", "arguments": {}}])
@@ -37,14 +36,13 @@ def test_prompt_mode(evaluate: Any, invoke: Any, tmp_path: Path) -> None:
     assert block["calls"]["trigger_recall"]["accuracy"] == 1
     assert block["calls"]["no_call"]["accuracy"] == 1 / 2
     assert "Trigger F1" in run.stdout
-    again = invoke("score", run.folder)
-    assert again.code == 0, again.stderr
+    again = invoke("score", run.folder).ok()
     assert "no verdict changed" in again.stdout + again.stderr
 
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_native_mode_behind_an_endpoint(cli: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_native_mode_behind_an_endpoint(evaluate: Evaluate, monkeypatch: Any) -> None:
     def answer(body: dict[str, Any]) -> Any:
         calls = GOLD.get(body["messages"][-1]["content"], [])  # preflight asks another question
         made = [call(c["name"], c["arguments"], number) for number, c in enumerate(calls)]
@@ -54,18 +52,10 @@ def test_native_mode_behind_an_endpoint(cli: Any, tmp_path: Path, monkeypatch: A
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     with scripted_endpoint() as server:
         server.answer = answer
-        tree = {
-            "model": {"endpoint": {"url": server.url, "model": "org/m"}},
-            "benchmarks": [{"name": "calls", "data": str(CASES), "mode": "native"}],
-            "run_id": "run",
-            "output": str(tmp_path / "runs"),
-        }
-        path = tmp_path / "config.yaml"
-        path.write_text(yaml.safe_dump(tree))
-        result = cli("evaluate", path, timeout_s=1800)
-    assert result.code == 0, result.stderr
-    rows = ace_ray.Run.open(str(tmp_path / "runs" / "run")).rows().to_pylist()
-    assert [row["exact_valid"] for row in rows] == [True] * 8
+        model = {"endpoint": {"url": server.url, "model": "org/m"}}
+        benchmark = {"name": "calls", "data": str(CASES), "mode": "native"}
+        run = evaluate(model=model, backend="endpoint", benchmarks=[benchmark])
+    assert [row["exact_valid"] for row in run.rows] == [True] * 8
     conversation = next(b for b in server.requests if "L-1177" in b["messages"][-1]["content"])
     assert [m["role"] for m in conversation["messages"]][2:4] == ["assistant", "tool"]
 
@@ -85,23 +75,19 @@ def test_outputs_made_elsewhere(invoke: Any, tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, outputs)))
     run = tmp_path / "run"
     arguments = ("score", path, "--benchmark", "calls", "--output", run)
-    assert "'data' is missing" in invoke(*arguments).stderr
-    result = invoke(*arguments, "--option", f"data={CASES}")
-    assert result.code == 0, result.stderr
+    invoke(*arguments).refused("'data' is missing")
+    invoke(*arguments, "--option", f"data={CASES}").ok()
     verdicts = [json.loads(line) for line in (run / "verdicts.jsonl").read_text().splitlines()]
     assert [v["exact"]["error_type"] for v in verdicts] == ["", "no_call", "wrong_name"]
-    result = invoke("score", run, "--option", "mode=native")
-    assert "the run was made with mode = 'prompt'" in result.stderr
+    invoke("score", run, "--option", "mode=native").refused("the run was made with mode = 'prompt'")
     shutil.copy(CASES, tmp_path / "moved.jsonl")
     assert invoke("score", run, "--option", f"data={tmp_path}/moved.jsonl").code == 0
 
 
 def test_data_check_takes_a_file(invoke: Any, tmp_path: Path) -> None:
     assert invoke("data", "check", "calls", CASES).code == 0
-    result = invoke("data", "check", "calls")
-    assert "the data needs exactly one source" in result.stderr
+    invoke("data", "check", "calls").refused("the data needs exactly one source")
     path = tmp_path / "cases.jsonl"
     path.write_text(CASES.read_text().replace('"weeks": 3', '"weeks": 9'))
-    result = invoke("data", "check", "calls", path)
-    assert result.code == 2
-    assert "cases.jsonl:4: expected.0.arguments: weeks: 9 is greater than the" in result.stderr
+    problem = "cases.jsonl:4: expected.0.arguments: weeks: 9 is greater than the"
+    invoke("data", "check", "calls", path).refused(problem)

@@ -4,16 +4,15 @@ A cell is a benchmark with a mode, a candidate and its roles. One run serves the
 benchmarks. `scripted_parsers` makes the model's answers into calls.
 """
 
-import http.client
-import json
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
-import ace_ray
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.sources import materialize, resolve
 from ace_ray.util.subprocesses import module_command, module_environment
@@ -60,14 +59,9 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def is_healthy(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
+    with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+        return bool(answer.status == 200)
+    return False
 
 
 def benchmarks(mode: str, role: Any) -> list[Tree]:
@@ -94,7 +88,9 @@ def benchmarks(mode: str, role: Any) -> list[Tree]:
 @pytest.mark.parametrize("role", ["same", "served", "endpoint"])
 @pytest.mark.parametrize("mode", ["native", "prompt"])
 @pytest.mark.parametrize("candidate", ["engine", "endpoint"])
-def test_conversations_go_on_after_calls(tmp_path, cli, server_url, candidate, mode, role) -> None:
+def test_conversations_go_on_after_calls(
+    tmp_path, evaluate, server_url, candidate, mode, role
+) -> None:
     endpoint = {"url": server_url, "model": "smollm2", "api_key_env": None}
     roles: dict[str, Any] = {
         "same": "same",
@@ -103,23 +99,13 @@ def test_conversations_go_on_after_calls(tmp_path, cli, server_url, candidate, m
     }
     candidates: dict[str, Tree] = {
         # Two logical CPUs also hold the engine of a role.
-        "engine": {"model": MODEL, "engine": ENGINE, "worker_cpus": 0.4},
-        "endpoint": {"model": {"endpoint": endpoint}},
+        "engine": {"backend": "vllm", "model": MODEL, "engine": ENGINE, "worker_cpus": 0.4},
+        "endpoint": {"backend": "endpoint", "model": {"endpoint": endpoint}},
     }
-    tree: Tree = {
-        **candidates[candidate],
-        "benchmarks": benchmarks(mode, roles[role]),
-        "sampling": BRIEF,
-        "output": str(tmp_path / "runs"),
-        "run_id": "cell",
-    }
-    config = tmp_path / "cell.yaml"
-    config.write_text(json.dumps(tree))
+    tree = {**candidates[candidate], "sampling": BRIEF, "max_attempts": 3}
     # Only the first cell converts the model.
     cache = {"ACE_RAY_CACHE": str(tmp_path.parent / "matrix-cache")}
-    result = cli("evaluate", config, env=cache, timeout_s=1800)
-    assert result.code == 0, result.stdout + result.stderr
-    rows = ace_ray.Run.open(str(tmp_path / "runs" / "cell")).rows().to_pylist()
+    rows = evaluate(**tree, benchmarks=benchmarks(mode, roles[role]), env=cache).rows
     assert {row["status"] for row in rows} == {"scored"}
     for row in rows:
         calls = conversation_calls(row)

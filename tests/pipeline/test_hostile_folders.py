@@ -1,4 +1,4 @@
-"""Run folders made to do harm: every command ends in one line and an exit code."""
+"""Damaged run folders, and folders made to do harm: every command ends in one line."""
 
 import json
 import os
@@ -13,57 +13,28 @@ import pytest
 
 from ace_ray.storage import lease
 from tests.pipeline.made_run import sound_run
+from tests.report.builders import change_manifest, complete_run
 
 COMMANDS = ("report", "compare", "score", "compact")
 NASTY = "x\x1b[31m\x07<b>&|`[a](javascript:1)\n# y\r\u202e\u2028"
 """Markup, a link, line breaks, an escape sequence and a reversal of text."""
+DEEP = json.loads("[" * 300 + "]" * 300)
+LONG_FOOTER = b"PAR1" + bytes(50) + (1 << 31).to_bytes(4, "little") + b"PAR1"
+PART = "rows/part-00000000000009-aa-0123456789abcdef.parquet"
 
 Mutation = Callable[[Path], object]
 
 
-def changed(name: str, path: str, value: Any) -> Mutation:
-    """Set ``path`` of a JSON file."""
-
-    def change(folder: Path) -> None:
-        tree = node = json.loads((folder / name).read_text())
-        *parents, last = path.split(".")
-        for key in parents:
-            node = node[key]
-        node[last] = value
-        (folder / name).write_text(json.dumps(tree))
-
-    return change
-
-
 def written(name: str, content: bytes) -> Mutation:
-    return lambda folder: (folder / name).write_bytes(content)
-
-
-def replaced(name: str, make: Callable[[Path], object]) -> Mutation:
-    """Put in the place of ``name`` what ``make`` makes there."""
-
-    def replace(folder: Path) -> None:
-        target = folder / name
-        shutil.rmtree(target) if target.is_dir() else target.unlink()
-        make(target)
-
-    return replace
-
-
-def first_part(folder: Path) -> Path:
-    return min((folder / "rows").iterdir())
-
-
-def flipped(folder: Path) -> None:
-    content = bytearray(first_part(folder).read_bytes())
-    for at in range(50, len(content) - 8, 50):
-        content[at] ^= 0xFF
-    first_part(folder).write_bytes(content)
+    return lambda run: (run / name).write_bytes(content)
 
 
 def table(change: Callable[[pa.Table], pa.Table]) -> Mutation:
-    def write(folder: Path) -> None:
-        pq.write_table(change(pq.read_table(first_part(folder))), first_part(folder))
+    """Change the rows of the first part."""
+
+    def write(run: Path) -> None:
+        part = min((run / "rows").iterdir())
+        pq.write_table(change(pq.read_table(part)), part)
 
     return write
 
@@ -76,34 +47,29 @@ def column(name: str, value: Any, kind: pa.DataType | None = None) -> Mutation:
     return table(change)
 
 
-LONG_FOOTER = b"PAR1" + bytes(50) + (1 << 31).to_bytes(4, "little") + b"PAR1"
+def rows_as_a_file(run: Path) -> None:
+    shutil.rmtree(run / "rows")
+    (run / "rows").touch()
+
+
 MUTATIONS: dict[str, list[Mutation]] = {
     "values": [
-        changed("run.json", "run_id", NASTY),
-        changed("run.json", "config.benchmarks", [[1], [2]]),
-        changed("run.json", "identity.benchmarks", {NASTY: NASTY, "\ud800": 1}),
-        changed("run.json", "versions", json.loads("[" * 300 + "]" * 300)),
+        lambda run: change_manifest(run, run_id=NASTY),
+        lambda run: change_manifest(run, config={"benchmarks": [[1], [2]]}),
+        lambda run: change_manifest(run, identity={"benchmarks": {NASTY: NASTY, "\ud800": 1}}),
+        lambda run: change_manifest(run, versions=DEEP),
     ],
-    "whole files": [
+    "files": [
         written("run.json", b'{"run_id": "\xff\xfe"}'),
-        written("summary.json", b"[" + b"{}," * 1_100_000 + b"{}]"),
-        written("lease.json", json.dumps({"host": NASTY, "pid": 1 << 80}).encode()),
         written("rows/\x1b[2Jx.parquet", b"x"),
-        written("rows/part-00000000000009-aa-0123456789abcdef.parquet", LONG_FOOTER),
-    ],
-    "no files": [
-        replaced("run.json", lambda target: target.mkdir()),
-        replaced("run.json", os.mkfifo),
-        replaced("summary.json", lambda target: target.symlink_to("/dev/zero")),
-        replaced("rows", lambda target: target.write_bytes(b"x")),
-        lambda folder: os.mkfifo(folder / "rows/part-00000000000009-aa-0123456789abcdef.parquet"),
+        written("lease.json", json.dumps({"host": NASTY, "pid": 1 << 80}).encode()),
+        written(PART, LONG_FOOTER),
+        lambda run: os.mkfifo(run / PART),
+        rows_as_a_file,
     ],
     "parts": [
-        flipped,
-        table(lambda rows: rows.append_column("status", rows.column("status"))),
         table(lambda rows: pa.table({"row_id": rows.to_struct_array().combine_chunks()})),
-    ],
-    "columns": [
+        table(lambda rows: rows.append_column("status", rows.column("status"))),
         column("output", b"\xff\xfe\x80", pa.binary()),
         column("messages", "[" * 90_000),
         column("started_at", 1 << 62, pa.timestamp("us", tz="UTC")),
@@ -131,3 +97,26 @@ def test_hostile_run_ends_in_a_line(kind, tmp_path, invoke, monkeypatch) -> None
         mutate(folder)
         command = COMMANDS[number % len(COMMANDS)]
         ends_in_a_line(invoke(command, folder, *([sound] * (command == "compare"))))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "show RUN --json",
+        "export RUN --to lm-eval",
+        "report RUN",
+        "compare RUN OTHER",
+        "publish RUN --to tensorboard --option folder=TMP",
+        "score RUN",
+        "compact RUN",
+    ],
+)
+def test_every_command_names_a_torn_part_once(arguments, tmp_path, invoke) -> None:
+    run = complete_run(tmp_path / "run")
+    second_run = complete_run(tmp_path / "other") if "OTHER" in arguments else run
+    (run / PART).write_bytes(b"torn")
+    values = {"RUN": str(run), "OTHER": str(second_run)}
+    words = [values.get(word, word).replace("TMP", str(tmp_path)) for word in arguments.split()]
+    result = invoke(*words)
+    assert (result.stderr + result.stdout).count(f"{PART} is ignored") == 1
+    assert (run / PART).read_bytes() == b"torn"

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from ace_ray.config.roles import EndpointRole, ServedRole, parse_role
-from ace_ray.config.schema import EndpointConfig, ModelConfig, run_config
+from ace_ray.config.schema import EndpointConfig, ModelConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import check_engine_args, check_parsers
-from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import host_of, http_url, read_key
-from ace_ray.pipeline.roles import candidate_identity, check_role, role_identity
+from ace_ray.pipeline.roles import check_role, role_identity
 from ace_ray.types import Sampling
 
 ENDPOINT = {"url": "https://api.example.com/v1", "model": "m"}
@@ -136,30 +135,6 @@ def test_the_manifest_records_roles_without_secrets() -> None:
     for identity in (own_role, served, endpoint_role):
         assert json.loads(json.dumps(identity)) == identity
         assert "secret" not in json.dumps(identity)
-
-
-def test_settings_that_can_change_answers_are_in_the_identity() -> None:
-    tree = {"model": {"source": "org/m"}, "benchmarks": ["x"]}
-
-    def identity(choice: FormatChoice = FormatChoice(), **changes: Any) -> dict[str, Any]:  # noqa: B008
-        return candidate_identity(run_config(tree | changes, where="x"), REF, choice)
-
-    plain = identity()
-    assert (plain["model"], plain["revision"]) == ("org/m", "abc123")
-    assert plain["reasoning_parser"] == "auto"
-    assert identity(run_id="a") == plain
-    variants = [
-        identity(model={"source": "org/m", "chat_template_kwargs": {"a": 1}}),
-        identity(sampling={"reasoning_effort": "low"}),
-        identity(engine={"max_model_len": 2048}),
-        identity(backend="fake"),
-        identity(FormatChoice("qwen3")),
-        identity(FormatChoice(chat_template="{{ messages }}")),
-        identity(FormatChoice(plugins=(("p.py", "x = 1"),))),
-        identity(FormatChoice(start_date="2026-01-01")),
-    ]
-    texts = [json.dumps(settings, sort_keys=True) for settings in (plain, *variants)]
-    assert len(set(texts)) == len(texts)
 
 
 LACKS_PARSER = """

@@ -28,21 +28,21 @@ def role(**changes: object) -> ServedRole:
     return ServedRole.model_validate({"model": {"source": "org/m"}, **changes})
 
 
-def test_resources_of_served_models() -> None:
-    piped = role(replicas=2, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
-    bindings = {"toy": {"user": RoleBinding(piped, None, Sampling(), {})}}
-    assert demand(bindings, on_gpu=True) == [(1.0, 6)] * 2
-    assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 2
+def needed(*served: ServedRole, on_gpu: bool = False) -> list[tuple[float, int]]:
+    """Return CPUs and GPUs of each engine for the judges of some benchmarks."""
+    bindings = {
+        f"toy-{n}": {"judge": RoleBinding(judge, None, Sampling(), {})}
+        for n, judge in enumerate(served)
+    }
+    return list(demand(bindings, on_gpu=on_gpu))
 
 
 def test_roles_with_the_same_model_and_engine_share_engines() -> None:
-    judge = role(replicas=2, sampling={"max_tokens": 9})
-    second = role(replicas=2, engine={"max_model_len": 64})
-    bindings = {
-        name: {"judge": RoleBinding(served, None, Sampling(), {})}
-        for name, served in {"a": role(replicas=2), "b": judge, "c": second}.items()
-    }
-    assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 4
+    piped = role(replicas=2, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
+    assert needed(piped, on_gpu=True) == [(1.0, 6)] * 2
+    assert needed(piped) == [(1.0, 0)] * 2
+    alike = role(replicas=2), role(replicas=2, sampling={"max_tokens": 9})
+    assert needed(*alike, role(replicas=2, engine={"max_model_len": 64})) == [(1.0, 0)] * 4
 
 
 class Engine:

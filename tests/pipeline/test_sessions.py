@@ -13,12 +13,11 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.reports.compared_runs import NotComparable
 from ace_ray.reports.comparison import compare_runs
-from ace_ray.reports.runs import load_runs
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.stored import MANIFEST, MOST_SESSIONS, read_manifest
 from tests.pipeline.made_run import planned_run
-from tests.report.builders import everything, write_run
+from tests.report.builders import change_manifest, everything, loaded, write_run
 
 OLD = {"python": "3.11.1", "vllm": "0.32.0", "torch": "2.9", "transformers": "5.0"}
 NEW = {**OLD, "python": "3.12.0", "vllm": "0.33.0"}
@@ -42,12 +41,6 @@ def recorded(folder: Path) -> list[dict[str, Any]]:
     return list(json.loads((folder / MANIFEST).read_text())["sessions"])
 
 
-def with_sessions(folder: Path, sessions: Any) -> Path:
-    tree = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps({**tree, "sessions": sessions}))
-    return folder
-
-
 def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path, log_lines):
     run = tmp_path / "run"
     begin(run, OLD, "first")
@@ -60,7 +53,7 @@ def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path
     assert [session["began_at"] for session in recorded(run)] == ["first", "second", "third"]
     assert recorded(run)[-1]["versions"] == {"ace_ray": ace_ray.__version__, **NEW}
     # The first session, and sessions with other versions, are kept.
-    with_sessions(run, recorded(run)[:1] + recorded(run)[2:] * (MOST_SESSIONS - 1))
+    change_manifest(run, sessions=recorded(run)[:1] + recorded(run)[2:] * (MOST_SESSIONS - 1))
     log_lines.clear()
     begin(run, NEW, "last")
     assert log_lines == [line]
@@ -71,18 +64,19 @@ def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path
 
 @pytest.mark.parametrize("wrong", [[{}] * 1001, [{"versions": {"vllm": 1}}], {}])
 def test_sessions_of_another_shape_are_refused(tmp_path: Path, wrong: Any) -> None:
-    begin(tmp_path / "run", OLD, "first")
+    begin(tmp_path, OLD, "first")
+    change_manifest(tmp_path, sessions=wrong)
     with pytest.raises(UserError, match="sessions"):
-        read_manifest(LocalStore(str(with_sessions(tmp_path / "run", wrong))))
+        read_manifest(LocalStore(str(tmp_path)))
 
 
 def test_comparisons_name_runs_of_several_versions(tmp_path: Path) -> None:
     engines = [{"versions": {"vllm": version}} for version in ("0.32.0", "0.33.0")]
-    first = with_sessions(write_run(tmp_path / "one", everything({}, of=2), model="o/one"), engines)
-    two = write_run(tmp_path / "two", everything({}, of=2), model="o/two")
-    comparison = compare_runs(load_runs([str(first), str(two)]))
+    runs = [write_run(tmp_path / n, everything({}, of=2), model=f"o/{n}") for n in ("one", "two")]
+    change_manifest(runs[0], sessions=engines)
+    comparison = compare_runs(loaded(*runs))
     assert "one: rows come from several versions: vllm 0.32.0, 0.33.0" in comparison.notes
     checkers = [{"versions": {"ace_ray": version}} for version in ("0.1.0", "0.2.0")]
-    with_sessions(first, checkers)
+    change_manifest(runs[0], sessions=checkers)
     with pytest.raises(NotComparable, match="rules"):
-        compare_runs(load_runs([str(first), str(two)]))
+        compare_runs(loaded(*runs))

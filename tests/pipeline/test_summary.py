@@ -7,7 +7,8 @@ import pytest
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import RunConfig
 from ace_ray.pipeline.summary import summarize
-from ace_ray.types import ResultRow, Verdict
+from ace_ray.reports.printed_summary import engine_line, waits_line
+from ace_ray.types import EndpointFacts, ResultRow, Verdict
 
 
 class Counting:
@@ -59,20 +60,17 @@ def test_statuses_add_up_and_each_benchmark_gets_its_rows() -> None:
     assert result["benchmarks"]["other"]["ids"] == ["b"]
 
 
+UNJUDGED = "1 of 2 rows have no verdict (max_unscored_fraction is 0)"
+
+
 @pytest.mark.parametrize(
     ("statuses", "declared", "max_unscored", "complete", "why"),
     [
         (["scored"], 1, 0.0, True, ""),
-        (
-            ["scored", "skipped"],
-            2,
-            0.0,
-            True,
-            "1 of 2 rows have no verdict (max_unscored_fraction is 0)",
-        ),
+        (["scored", "skipped"], 2, 0.0, True, UNJUDGED),
         (["scored", "skipped"], 2, 0.5, True, ""),
         (["scored", "infra_error"], 2, 0.5, False, ""),
-        (["scored"], 2, 0.0, False, "1 of 2 rows have no verdict (max_unscored_fraction is 0)"),
+        (["scored"], 2, 0.0, False, UNJUDGED),
     ],
     ids=["scored", "skipped", "allowed", "failed", "missing"],
 )
@@ -108,3 +106,38 @@ def test_reasons_of_missing_verdicts_are_grouped() -> None:
     many = [row(f"m{n}", "infra_error", error="x" * n) for n in range(1, 30)]
     reasons = summary(many, declared=29)["failures"]
     assert (len(reasons), reasons[-1]["rows"], reasons[-1]["error"]) == (11, 19, "other reasons")
+
+
+def test_a_summary_has_shares_and_quantiles_of_the_rows_that_have_them() -> None:
+    usage: dict[str, Any] = {"prompt_tokens": 100, "completion_tokens": 11, "model_calls": 1}
+    rows = [
+        row("a", cached_prompt_tokens=80, first_token_s=0.5, decode_s=1.0, **usage),
+        row("b", cached_prompt_tokens=40, first_token_s=1.5, decode_s=3.0, **usage),
+        row("c", **usage),
+    ]
+    engine = summary(rows, declared=3)["engine"]
+    assert engine == {
+        "prompt_tokens": {"computed": 80, "cached": 120},
+        "first_token_s": {"p50": 0.5, "p95": 1.5},
+        "token_s": {"p50": 0.1, "p95": 0.3},
+    }
+    line = "7 output tokens/s per engine; 60.0% of the prompt tokens came from the engine's cache"
+    assert engine_line(engine, {"output_tokens_per_s": 7.1}).startswith(line)
+    waits = {"waits": {"all": 0.34, "start": 0.09, "checker": 0.0, "tail": 0.25}}
+    assert waits_line(waits) == "engines waited 34% of the time: tail 25%, start 9%"
+    assert waits_line({"waits": {"all": 0.1, "tail": 0.1}}) == waits_line({}) == ""
+    assert "engine" not in summary(rows[2:], declared=1)
+
+
+def test_tokens_that_an_endpoint_does_not_report_have_no_sum() -> None:
+    facts, silent = EndpointFacts("m-1").as_json(), EndpointFacts("m-2", has_usage=False).as_json()
+    rows = [row("a", prompt_tokens=7, completion_tokens=3, endpoint=facts), row("b")]
+    result = summary(rows, declared=2)
+    assert result["tokens"] == {"prompt": 7, "completion": 3}
+    assert result["endpoint"]["models"] == {"m-1": 1}
+    rows.append(row("c", prompt_tokens=None, completion_tokens=None, endpoint=silent))
+    result = summary(rows, declared=3)
+    assert result["tokens"] == {"prompt": None, "completion": None}
+    assert result["endpoint"]["calls_without_usage"] == 1
+    assert result["endpoint"]["models"] == {"m-1": 1, "m-2": 1}
+    assert "endpoint" not in summary([row("d")], declared=1)

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
@@ -24,11 +25,13 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.pipeline.planning.manifest import make_manifest
+from ace_ray.pipeline.summary import finish
 from ace_ray.reports.report import make_report
-from ace_ray.reports.runs import ScoredRun
-from ace_ray.storage.object_store import LocalStore, open_store
+from ace_ray.reports.runs import ScoredRun, load_runs
+from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS, episode_columns, verdict_columns
+from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import Episode, Verdict, digest
 
 ERRORS = {"official": "value_error:string", "strict": "param_value"}
@@ -157,9 +160,25 @@ def write_run(
     return folder
 
 
-def load_run(uri: Path | str) -> ScoredRun:
-    """Read the run at ``uri`` without a label."""
-    return ScoredRun(open_store(str(uri)))
+def loaded(*uris: Path | str) -> list[ScoredRun]:
+    """Read runs, with labels."""
+    return load_runs([str(uri) for uri in uris])
+
+
+def change_manifest(run: Path, **keys: Any) -> dict[str, Any]:
+    """Set ``keys`` of a run's manifest; return the manifest."""
+    tree: dict[str, Any] = json.loads((run / "run.json").read_text()) | keys
+    (run / "run.json").write_text(json.dumps(tree))
+    return tree
+
+
+def change_rows(run: Path, *numbers: int, **columns: Any) -> None:
+    """Set ``columns`` of some rows of a run with one part, by default of all rows."""
+    (part,) = (run / "rows").glob("*.parquet")
+    rows = pq.read_table(part).to_pylist()
+    for number in numbers or range(len(rows)):
+        rows[number] |= columns
+    pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(part)), part)
 
 
 @cache
@@ -198,6 +217,35 @@ def write_sweep(folder: Path, lines: Sequence[Row], runs: dict[str, list[Row]]) 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sweep.json").write_text(json.dumps(manifest))
     (folder / "ledger.json").write_text(json.dumps({"schema_version": 1, "runs": list(lines)}))
+    return folder
+
+
+def summarized(folder: Path) -> Path:
+    """Write the summary of the run in ``folder`` as `evaluate` does; return ``folder``."""
+    store = LocalStore(str(folder))
+    run = StoredRun(store)
+    benchmarks = {"acebench": ACEBench.from_options({"data": "mini"})}
+    finish(store, run.manifest, benchmarks, run.ledger, {})
+    return folder
+
+
+def complete_run(folder: Path, rows: Iterable[Row] = (), **options: Any) -> Path:
+    return summarized(write_run(folder, rows or full_rows(5), **options))
+
+
+def full_rows(right: int) -> list[Row]:
+    """Build five rows per category; of one category ``right`` are right, else all."""
+    return everything({"special_incomplete": right}, of=5)
+
+
+def sweep_of(folder: Path, steps: dict[int, list[Row]], **lines: Any) -> Path:
+    """Write, or write again, a sweep of checkpoints: their rows by step, with summaries."""
+    listed = [ledger_line(f"step_{step}", step=step) for step in steps]
+    listed += [ledger_line(label) for label in lines]
+    runs = {f"step_{step}": rows for step, rows in steps.items()} | lines
+    write_sweep(folder, listed, runs)
+    for label in runs:
+        summarized(folder / f"run-{label}")
     return folder
 
 
@@ -300,8 +348,9 @@ def report_page(*uris: Path | str, out: Path, **changes: Any) -> bytes:
     return (out / "report.html").read_bytes()
 
 
-def is_sound(page: Page) -> None:
-    """Check that a page is well-formed, runs one script and sends no requests."""
+def is_sound(content: bytes) -> Page:
+    """Check that a page is well-formed, runs one script and sends no requests; return it."""
+    page = Page(content)
     assert page.odd == page.open == []
     (policy,) = [value for _, _, value in page.values if value.startswith("default-src 'none'; ")]
     sha256 = base64.b64encode(hashlib.sha256(page.raw["script"].encode()).digest()).decode()
@@ -315,3 +364,4 @@ def is_sound(page: Page) -> None:
         if name in ("href", "xlink:href"):
             assert value.startswith("#") or _OF_VIEW.fullmatch(value), value
     assert not re.search(r"@import|url\(|expression", page.raw["style"])
+    return page

@@ -34,7 +34,7 @@ from tests.scripted_model import ScriptedModel
 
 Calls = Sequence[tuple[str, dict[str, Any]]]
 THOUGHT = "<think>\nlet me see\n</think>\n"
-MARKS = (
+MARKS = [
     "<tool_call>",
     "</tool_call>",
     "<|tool_call|>",
@@ -42,7 +42,7 @@ MARKS = (
     "<think>",
     "</think>",
     "<|end|>",
-)
+]
 
 
 def python(name: str, arguments: dict[str, Any]) -> str:

@@ -6,13 +6,12 @@ from typing import Any
 
 from ace_ray.reports.flips import Flips, flip_table, flips_of
 from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
-from ace_ray.reports.runs import ScoredRun, load_runs
-from tests.report.builders import Row, load_run, row, write_run
+from tests.report.builders import Row, loaded, row, write_run
 
 
 def between(tmp_path: Path, base: list[Row], second: list[Row], rules: str = "strict") -> Flips:
-    runs = [load_run(write_run(tmp_path / n, rows)) for n, rows in (("A", base), ("B", second))]
-    return flips_of(runs[0], runs[1], "acebench", rules)
+    one, other = loaded(write_run(tmp_path / "A", base), write_run(tmp_path / "B", second))
+    return flips_of(one, other, "acebench", rules)
 
 
 def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
@@ -32,10 +31,6 @@ def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
     assert (gained["base_output"], gained["other_output"]) == ("base 1", "other 1")
     assert (lost["base_error_type"], lost["other_error_type"]) == ("", "param_value")
     assert flip_table(flips).lines == [["normal_preference", 1, 1]]
-
-
-def loaded(*folders: Path) -> list[ScoredRun]:
-    return load_runs([str(folder) for folder in folders])
 
 
 def wrong(category: str, number: int, **columns: Any) -> Row:

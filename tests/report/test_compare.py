@@ -18,35 +18,35 @@ from ace_ray.reports.compare import compare
 from ace_ray.reports.compared_runs import NotComparable, make_pairs
 from ace_ray.reports.comparison import WARNING, Comparison, compare_runs
 from ace_ray.reports.report_data import comparison_table
-from ace_ray.reports.runs import group_runs, load_runs
-from tests.report.builders import Page, Row, block, everything, is_sound, load_run, row, write_run
+from ace_ray.reports.runs import group_runs
+from tests.report.builders import Row, block, everything, is_sound, loaded, row, write_run
+from tests.report.builders import change_manifest as rewrite
 
 FEW = block("en", "special_incomplete", 2, 4)
 
 
 def reported(*folders: Path) -> list[Any]:
-    runs = load_runs([str(folder) for folder in folders])
-    return [run.summary_of("acebench", ACEBench.statistics) for run in runs]
+    return [run.summary_of("acebench", ACEBench.statistics) for run in loaded(*folders)]
 
 
 def scores(*folders: Path) -> Any:
     """Return the table of scores under the official rules."""
-    (holders,) = group_runs(load_runs([str(folder) for folder in folders]))
+    (holders,) = group_runs(loaded(*folders))
     return comparison_table(holders, "official")
 
 
 def test_folders_that_are_not_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{tmp_path}.*is not a run: run.json is missing"):
-        load_run(str(tmp_path))
+        loaded(tmp_path)
     for manifest, words in (("[1]", "is not a JSON object"), ('{"schema_version": 1}', "'run_id'")):
         (tmp_path / "run.json").write_text(manifest)
         with pytest.raises(UserError, match=words):
-            load_run(str(tmp_path))
+            loaded(tmp_path)
     with pytest.raises(UserError, match="has no rows"):
-        load_runs([str(write_run(tmp_path / "empty", []))])
+        loaded(write_run(tmp_path / "empty", []))
     folder = write_run(tmp_path / "run", FEW)
     with pytest.raises(UserError, match="named twice"):
-        load_runs([str(folder), f"{folder}/"])
+        loaded(folder, f"{folder}/")
 
 
 def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
@@ -61,10 +61,8 @@ def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
     runs = reported(*folders[1:])
     assert comparable_sets(runs) == [1, 1]
     assert comparable_sets(reported(warm, *folders)) == [1, 2, 2, 2]
-    assert (
-        "not the same candidate: chat_template_kwargs.enable_thinking is true in B (b); "
-        "not recorded in B (c)"
-    ) in list(differences(runs))
+    line = "chat_template_kwargs.enable_thinking is true in B (b); not recorded in B (c)"
+    assert f"not the same candidate: {line}" in list(differences(runs))
 
 
 def test_the_table_of_scores_has_intervals_and_warnings(tmp_path: Path) -> None:
@@ -91,7 +89,7 @@ def test_adapters_are_candidates_of_their_own(tmp_path: Path) -> None:
         for step in (10, 20)
     ]
     base = write_run(tmp_path / "base", FEW)
-    runs = load_runs(list(map(str, [*folders, base])))
+    runs = loaded(*folders, base)
     assert [(run.label, run.step, run.training) for run in runs] == [
         ("Toy-7B-Instruct+checkpoint-10", 10, "run-7"),
         ("Toy-7B-Instruct+checkpoint-20", 20, "run-7"),
@@ -111,7 +109,7 @@ def two(folder: Path, first: list[Row], second: list[Row], **changed: Any) -> li
 
 
 def compared(folders: list[Path], **options: Any) -> Comparison:
-    return compare_runs(load_runs([str(folder) for folder in folders]), **options)
+    return compare_runs(loaded(*folders), **options)
 
 
 def refusal(folders: list[Path]) -> list[str]:
@@ -120,11 +118,6 @@ def refusal(folders: list[Path]) -> list[str]:
     assert "--allow-different" in str(caught.value)
     assert all(line.startswith("not comparable: ") for line in caught.value.lines)
     return caught.value.lines
-
-
-def rewrite(folder: Path, **changed: Any) -> None:
-    manifest = json.loads((folder / "run.json").read_text()) | changed
-    (folder / "run.json").write_text(json.dumps(manifest))
 
 
 def run_compare(folders: list[Path], **changes: Any) -> str:
@@ -267,7 +260,7 @@ def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
     lines = list(csv.DictReader((out / "comparison.csv").open()))
     assert (len(lines), {line["family"] for line in lines}) == (360, {"180"})
     content = (out / "report.html").read_bytes()
-    is_sound(Page(content))
+    is_sound(content)
     assert better in content.decode()
     assert "wrong to right" in content.decode()
     # A comparison replaces the files of the one before it.
@@ -310,7 +303,7 @@ def test_runs_keep_the_labels_of_their_sweep(tmp_path: Path) -> None:
         rewrite(folder, label=label)
     assert "int4 against fp8" in run_compare(folders, reference="fp8")
     rewrite(folders[0], label="fp8")
-    assert [run.label for run in load_runs(list(map(str, folders)))] == ["fp8 (a)", "fp8 (b)"]
+    assert [run.label for run in loaded(*folders)] == ["fp8 (a)", "fp8 (b)"]
 
 
 def test_a_forced_comparison_warns(tmp_path: Path, invoke: Any) -> None:
@@ -337,6 +330,4 @@ def test_a_forced_comparison_warns(tmp_path: Path, invoke: Any) -> None:
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, words: list[str], message: str, invoke: Any) -> None:
-    result = invoke("compare", *two(tmp_path, ROWS, WORSE), *words)
-    assert (result.code, len(result.stderr.strip().splitlines())) == (2, 1)
-    assert message in result.stderr
+    invoke("compare", *two(tmp_path, ROWS, WORSE), *words).refused(message)

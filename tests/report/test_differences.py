@@ -297,25 +297,22 @@ def test_a_share_has_an_exact_interval() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_the_interval_of_a_difference_by_hand() -> None:
+    def interval(values: np.ndarray) -> tuple[float, float]:
+        change = change_of(values, np.ones(len(values)), len(values))
+        assert change is not None
+        return change.interval()
+
     # With losses only, it is the exact interval of their share; with no move, the exact limits.
     lost = share_of(np.array([1.0] * 3 + [0.0] * 37), np.ones(40), 40).interval()
-    change = change_of(moves(0, 3, 37), np.ones(40), 40)
+    assert interval(moves(0, 3, 37))[0] == pytest.approx(-lost[1])
     bound = 1 - 0.025 ** (1 / 40)
-    assert change is not None
-    assert change.interval()[0] == pytest.approx(-lost[1])
-    still = change_of(np.zeros(40), np.ones(40), 40)
-    assert still is not None
-    assert still.interval() == pytest.approx((-bound, bound))
+    assert interval(np.zeros(40)) == pytest.approx((-bound, bound))
     # Bentur et al. (2009): not shown by the exact McNemar test (p 0.0703), so 0 is inside.
-    bentur = change_of(moves(1, 7, 13), np.ones(21), 21)
-    assert bentur is not None
-    low, high = bentur.interval()
+    low, high = interval(moves(1, 7, 13))
     assert low < -0.5 < 0 < high
     # Many units: the normal limits.
-    many = change_of(moves(300, 200, 9500), np.ones(10_000), 10_000)
-    assert many is not None
     half = Z95 * sqrt((500 - 100**2 / 10_000) / 10_000**2)
-    assert many.interval() == pytest.approx((0.01 - half, 0.01 + half), abs=2e-4)
+    assert interval(moves(300, 200, 9500)) == pytest.approx((0.01 - half, 0.01 + half), abs=2e-4)
     assert change_of(np.array([1.0]), np.array([4]), 4) is None
 
 

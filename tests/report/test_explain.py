@@ -5,15 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from ace_ray.reports.explain import explain
-from ace_ray.reports.runs import load_runs
+from ace_ray.reports.explain import Explanation, explain
 from ace_ray.rescoring.prompts import FirstPrompts
-from ace_ray.storage.rows import ROWS
-from tests.report.builders import row, write_run
+from tests.report.builders import Row, change_manifest, change_rows, loaded, row, write_run
 from tests.report.read_runs import read_run, toy_model
 
 CALL = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -27,9 +23,7 @@ CHAT: list[dict[str, Any]] = [
 IDS = [[5, 6, 7], [8, 9]]
 
 
-def episode(
-    at: int | None = None, *, ids: Any = IDS, official: bool = True, **changed: Any
-) -> dict[str, Any]:
+def episode(at: int | None = None, *, ids: Any = IDS, official: bool = True, **changed: Any) -> Row:
     """A row with the episode `CHAT`, with ``changed`` keys of the message ``at``."""
     messages = [{**m, **(changed if at == n else {})} for n, m in enumerate(CHAT)]
     return row("en", "normal_atom_bool", 1, official=official) | {
@@ -37,6 +31,18 @@ def episode(
         "output_token_ids": ids and json.dumps(ids),
         "model_calls": 2,
     }
+
+
+def explained(
+    folder: Path, *rows: Row, backends: tuple[str, str] = ("vllm", "vllm"), **roles: Any
+) -> Explanation:
+    """Explain the difference between two runs of one row each, with ``roles`` of the benchmark."""
+    identity = {"roles": {"acebench": roles}} if roles else None
+    folders = [
+        write_run(folder / name, [row], backend=backend, extra_identity=identity)
+        for name, row, backend in zip("ab", rows, backends, strict=True)
+    ]
+    return explain(*loaded(*folders))
 
 
 PLANTED = {
@@ -55,12 +61,7 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
     second, cause, position = PLANTED[name]
-    roles = {"roles": {"acebench": {"user": {"kind": "same"}}}}
-    folders = [
-        write_run(tmp_path / name, [row], extra_identity=roles)
-        for name, row in (("a", episode()), ("b", second))
-    ]
-    report = explain(*load_runs(list(map(str, folders))))
+    report = explained(tmp_path, episode(), second, user={"kind": "same"})
     [diff] = report.differences
     assert (diff.cause, diff.position) == (cause, position)
     assert bool(diff.flips) == (name == "checker")
@@ -75,18 +76,12 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
         settings["chat_template"] += end
         (model / "tokenizer_config.json").write_text(json.dumps(settings))
         run = read_run(tmp_path / name, model, "hermes", categories=["simple_python"])
-        manifest = json.loads((run / "run.json").read_text())
         template = settings["chat_template"].encode()
-        manifest["chat_template_sha256"] = hashlib.sha256(template).hexdigest()
-        (run / "run.json").write_text(json.dumps(manifest))
-        for part in (run / "rows").glob("*.parquet"):
-            rows = pq.read_table(part).to_pylist()
-            for line in rows:
-                line["output_token_ids"] = f"[[{ord(end)}]]"
-            pq.write_table(pa.Table.from_pylist(rows, schema=ROWS), part)
-        folders.append(str(run))
+        change_manifest(run, chat_template_sha256=hashlib.sha256(template).hexdigest())
+        change_rows(run, output_token_ids=f"[[{ord(end)}]]")
+        folders.append(run)
         models.append(str(model))
-    runs = load_runs(folders)
+    runs = loaded(*folders)
     report = explain(*runs, prompts=FirstPrompts(models))
     assert {diff.cause for diff in report.differences} == {"prompt"}
     assert all(diff.position > 10 for diff in report.differences)
@@ -102,8 +97,7 @@ def test_another_prompt_names_its_first_token(tmp_path: Path) -> None:
 
 def test_equal_runs_have_no_differences(tmp_path: Path) -> None:
     rows = (episode() | {"state": json.dumps({"steps": [{"seconds": n}]})} for n in (1, 2))
-    folders = [write_run(tmp_path / f"{n}", [row]) for n, row in enumerate(rows)]
-    report = explain(*load_runs(list(map(str, folders))))
+    report = explained(tmp_path, *rows)
     assert report.differences == []
     assert next(report.notes()) == "0 of 1 paired rows differ; verdicts of 0 (0.0 %) differ"
 
@@ -114,13 +108,10 @@ def test_an_endpoint_has_other_ids_of_calls_and_no_text_of_calls(tmp_path: Path)
         episode(1, ids=None, text="", tool_calls=[{"id": n, "function": {**function, **changed}}])
         for n, changed in enumerate(({}, {"arguments": '{"a":1}'}, {"arguments": "{}"}))
     )
-    folders = [
-        write_run(tmp_path / str(n), [row], backend="endpoint")
-        for n, row in enumerate((first, copy, changed))
-    ]
-    runs = load_runs(list(map(str, folders)))
-    assert explain(*runs[:2]).differences == []
-    assert [diff.cause for diff in explain(*runs[1:]).differences] == ["tokens"]
+    servers = ("endpoint", "endpoint")
+    assert explained(tmp_path / "equal", first, copy, backends=servers).differences == []
+    [diff] = explained(tmp_path / "other", copy, changed, backends=servers).differences
+    assert diff.cause == "tokens"
 
 
 THOUGHT = {"content": "bye", "text": "bye", "reasoning": "hm"}
@@ -137,11 +128,7 @@ THOUGHT = {"content": "bye", "text": "bye", "reasoning": "hm"}
 def test_an_engine_stores_more_text_than_an_endpoint(at, of_engine, of_server, tmp_path) -> None:
     rows = [episode(at, ids=None, **of_engine), episode(at, ids=None, **of_server)]
     rows[0]["output"] = "f()"
-    folders = [
-        write_run(tmp_path / backend, [row], backend=backend)
-        for backend, row in zip(("vllm", "endpoint"), rows, strict=True)
-    ]
-    report = explain(*load_runs(list(map(str, folders))))
+    report = explained(tmp_path, *rows, backends=("vllm", "endpoint"))
     assert (report.differences, report.with_ids) == ([], False)
     assert "a server parsed answers, so other tokens" in list(report.notes())[-1]
 
@@ -157,14 +144,12 @@ def test_an_engine_stores_more_text_than_an_endpoint(at, of_engine, of_server, t
 )
 def test_a_simulated_user_may_speak_first(roles, ends, cause, tmp_path) -> None:
     """The first user message differs, or the episode ``ends`` after an answer."""
-    folders = []
-    for name, question in (("a", "Hi"), ("b", "Hi" if ends else "Hello")):
+    rows = []
+    for question, end in (("Hi", None), ("Hi", 2) if ends else ("Hello", None)):
         messages = [{"role": "system", "content": "policy"}, {**CHAT[0], "content": question}]
-        messages += CHAT[1 : 2 if ends and name == "b" else None]
-        user_row = episode(ids=None) | {"messages": json.dumps(messages), "state": '{"turns": 1}'}
-        played = {"roles": {"acebench": roles}}
-        folders.append(write_run(tmp_path / name, [user_row], extra_identity=played))
-    [diff] = explain(*load_runs(list(map(str, folders)))).differences
+        messages += CHAT[1:end]
+        rows.append(episode(ids=None) | {"messages": json.dumps(messages), "state": '{"turns": 1}'})
+    [diff] = explained(tmp_path, *rows, **roles).differences
     assert diff.cause == cause
 
 
@@ -173,8 +158,7 @@ def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, invoke: Any) 
         write_run(tmp_path / "a", [episode()]),
         write_run(tmp_path / "b", [PLANTED["tools"][0]]),
     ]
-    result = invoke("compare", *folders, "--explain", "--output", tmp_path / "out")
-    assert result.code == 0, result.stderr
+    result = invoke("compare", *folders, "--explain", "--output", tmp_path / "out").ok()
     assert "other tool result or sandbox state" in result.stdout
     assert "other tool result or sandbox state" in (tmp_path / "out/report.html").read_text()
     header, line = (tmp_path / "out/explained-1.csv").read_text().splitlines()

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-import ace_ray
 from ace_ray.reports.comparison import Comparison, compare_runs
 from ace_ray.reports.comparison_tables import verdicts
 from ace_ray.reports.lost_answers import FATES
-from ace_ray.reports.runs import load_runs
-from tests.report.builders import Row, block, everything, row, write_run
-from tests.scripted_endpoint import call, completion, scripted_endpoint
+from tests.report.builders import Row, block, everything, loaded, row, write_run
+from tests.scripted_endpoint import call
 
 CATEGORY = "normal_atom_bool"
 
@@ -23,11 +21,11 @@ CATEGORY = "normal_atom_bool"
 def kept(folder: Path, *runs: list[Row], **settings: Any) -> Comparison:
     """Compare runs C1, C2, ... with the first run, R."""
     names = ["R", *(f"C{n}" for n in range(1, len(runs)))]
-    paths = [
-        str(write_run(folder / name, rows, model=f"o/{name}", **settings))
+    folders = [
+        write_run(folder / name, rows, model=f"o/{name}", **settings)
         for name, rows in zip(names, runs, strict=True)
     ]
-    return compare_runs(load_runs(paths), reference="R", margin=1.0, rule_sets=["strict"])
+    return compare_runs(loaded(*folders), reference="R", margin=1.0, rule_sets=["strict"])
 
 
 def test_right_answers_are_kept_lost_and_gained(tmp_path: Path) -> None:
@@ -43,10 +41,8 @@ def test_right_answers_are_kept_lost_and_gained(tmp_path: Path) -> None:
     assert [k["not_worse"] for k in comparison.kept] == ["undecided", "no", "yes"]
     assert 0 < line["rows_to_decide"] < 3000
     first, second, third = verdicts(comparison.kept)
-    assert first == (
-        f"C1 keeps 99.0 % [98.1, 99.5] of the right answers of R on {CATEGORY} (en); not worse by "
-        f"more than 1 point: undecided, about {line['rows_to_decide']:,} more rows would decide"
-    )
+    assert first.startswith(f"C1 keeps 99.0 % [98.1, 99.5] of the right answers of R on {CATEGORY}")
+    assert first.endswith(f"undecided, about {line['rows_to_decide']:,} more rows would decide")
     assert second.endswith("1 point: no")
     assert third.startswith("C3 keeps 100.0 % [99.6, 100.0] of the right")
 
@@ -83,11 +79,7 @@ LOST: dict[str, tuple[Row, Row, str]] = {
     "half a call as text": (prompted("[f(a=1)]"), prompted("[f(a="), "malformed_call"),
     "other name": (DUE, answer(("time", ARGUMENTS)), "other_call"),
     "two calls": (DUE, answer(*[("weather", ARGUMENTS)] * 2), "other_call"),
-    "wrong count": (
-        DUE,
-        answer(("weather", ARGUMENTS), strict_error_type="f:wrong_count"),
-        "other_call",
-    ),
+    "wrong count": (DUE, {**DUE, "strict_error_type": "f:wrong_count"}, "other_call"),
     "other value": (DUE, answer(("weather", '{"city": "Ulm"}')), "other_arguments"),
     "other value as text": (prompted("[f(a=1)]"), prompted("[f(a=2)]"), "other_arguments"),
     "words in place of a call": (DUE, answer(text="It rains."), "no_call"),
@@ -115,9 +107,8 @@ def test_the_command_prints_40_lines_and_files_have_everything(tmp_path: Path, i
         for name, chosen in (("R", rows), ("A", fewer), ("B", rows), ("C", rows))
     ]
     out = tmp_path / "out"
-    result = invoke("compare", *runs, "--reference", runs[0], "--output", out)
+    result = invoke("compare", *runs, "--reference", runs[0], "--output", out).ok()
     lines = result.stdout.splitlines()
-    assert result.code == 0, result.stderr
     assert lines[0].startswith("A keeps 92.4 % [")
     assert "official and strict rules: what is kept of R" in result.stdout
     assert len(lines) <= 41  # with the line of the folder
@@ -131,48 +122,3 @@ def test_the_command_prints_40_lines_and_files_have_everything(tmp_path: Path, i
     special = next(k for k in stored if (k["candidate"], k["group"]) == ("A", "special_incomplete"))
     assert (special["lost"], special["kept"], special["not_worse"]) == ("16", "0.2", "no")
     assert sum(int(special[fate]) for fate in FATES) == 16
-
-
-LOOK_UP = """
-from ace_ray.benchmarks.base import Benchmark
-from ace_ray.types import Entry, Verdict
-
-class LookUp(Benchmark):
-    name = "lookup"
-    def entries(self):
-        return [Entry(id=str(i), prompt=f"Look up {i}.") for i in range(100)]
-    def tools(self, entry):
-        return [{"type": "function", "function": {"name": "look_up", "parameters": {
-            "type": "object", "properties": {"key": {"type": "string"}}}}}]
-    def check(self, entry, episode):
-        calls = episode.messages[-1].get("tool_calls") or [{"function": {"arguments": ""}}]
-        right = calls[0]["function"]["arguments"] == f'{{"key": "{entry.id}"}}'
-        return Verdict(right, "" if right else "wrong")
-"""
-
-
-@pytest.mark.ray
-def test_every_malformed_call_of_a_server_is_counted(tmp_path: Path) -> None:
-    (tmp_path / "lookup.py").write_text(LOOK_UP)
-
-    def answer_of(body: dict[str, Any]) -> dict[str, Any]:
-        key = body["messages"][-1]["content"].removeprefix("Look up ").removesuffix(".")
-        arguments = json.dumps({"key": key})
-        if key in broken_keys:
-            arguments = arguments[:-2]
-        return completion(None, tool_calls=[call("look_up", arguments)])
-
-    broken_keys: set[str] = set()
-    with scripted_endpoint() as server:
-        server.answer = answer_of
-        model = {"endpoint": {"url": server.url, "model": "m", "api_key_env": None}}
-        config: dict[str, Any] = {
-            "model": model,
-            "benchmarks": [{"name": f"{tmp_path}/lookup.py:LookUp"}],
-        }
-        config["output"] = str(tmp_path / "runs")
-        whole = ace_ray.evaluate(config, run_id="whole")
-        broken_keys |= {"1", "34", "67"}
-        broken = ace_ray.evaluate(config, run_id="broken")
-    line = ace_ray.compare([whole, broken]).kept[0]
-    assert (line["right"], line["lost"], line["malformed_call"]) == (100, 3, 3)

@@ -18,11 +18,10 @@ from ace_ray.models.endpoint import EndpointModel
 from ace_ray.parsing.formats import parse_known_formats
 from ace_ray.reports.explain import explain
 from ace_ray.reports.gate import CHANGES, LIMITS, Policy, limit_check
-from ace_ray.reports.runs import load_runs
 from ace_ray.reports.serving import SERVING, ServedRow, change, estimate, mark_repeated
 from ace_ray.storage.rows import episode_columns
 from ace_ray.types import Episode, Sampling
-from tests.report.builders import Row, row, write_run
+from tests.report.builders import Row, loaded, row, write_run
 from tests.scripted_endpoint import call, completion, scripted_endpoint
 
 POLICY = str(Path(__file__).parents[2] / "configs/policies/provider.yaml")
@@ -128,14 +127,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 FAULTS = {
     "equal": (lambda number, request: right(number), {}),
     "other template": (other_template, {"prompt_tokens_differ": "another chat template"}),
-    "parser off": (
-        parser_off,
-        {"trigger_f1": "parser is off: the text holds calls (160 x hermes)", "accuracy": ""},
-    ),
-    "arguments as text": (
-        arguments_as_text,
-        {"schema_valid": "160 x arguments that are text", "accuracy": ""},
-    ),
+    "parser off": (parser_off, {"trigger_f1": "holds calls (160 x hermes)", "accuracy": ""}),
+    "arguments as text": (arguments_as_text, {"schema_valid": "that are text", "accuracy": ""}),
     "truncated": (truncated, {"cut_off": "a lower token limit", "accuracy": ""}),
     "reasoning only": (reasoning_only, {"reasoning_only": "keeps the answer in the reasoning"}),
     "errors": (errors, {"answered": "requests fail"}),
@@ -154,6 +147,16 @@ def test_each_fault_of_a_server_is_found_and_named(
     assert named.keys() == signs.keys(), decision.checks
     assert all(sign in named[metric] for metric, sign in signs.items()), named
     assert repr(decision).startswith("<Decision ")
+
+
+def test_every_malformed_call_of_a_server_is_counted(reference: Path, tmp_path: Path) -> None:
+    def answer_of(number: int, request: int) -> Reply:
+        broken = call("look_up", json.dumps({"key": str(number)})[:-2])
+        return completion(None, tool_calls=[broken]) if number in (1, 34, 67) else right(number)
+
+    run = served_run(tmp_path / "theirs", answer_of)
+    line = ace_ray.compare([str(reference), str(run)]).kept[0]
+    assert (line["right"], line["lost"], line["malformed_call"]) == (200, 3, 3)
 
 
 USAGE = {
@@ -175,7 +178,7 @@ def test_the_template_behind_an_endpoint_is_unknown(
         return {**other_model(number, request), "usage": usage}
 
     run = served_run(tmp_path / "theirs", answer_of, backend="endpoint")
-    differences = explain(*load_runs([str(reference), str(run)])).differences
+    differences = explain(*loaded(reference, run)).differences
     assert {(d.cause, d.detail) for d in differences} == {(cause, detail)}
     assert len(differences) == 40
 

@@ -1,19 +1,15 @@
 """No name that only a stranger's run folder has is imported, rendered, requested or written.
 
 SECURITY.md lists the names. Here each is a canary (code, a server, outputs, links) that leaves a
-file in the folder ``fired`` if it is followed."""
+file in the folder ``fired``, or a request, if it is followed."""
 
 import json
 import shutil
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import ace_ray
@@ -22,7 +18,10 @@ from ace_ray.storage.lease import this_process
 from ace_ray.storage.object_store import open_store
 from ace_ray.types import ToolAnswer, ToolCall
 from ace_ray.viewer.table import Query, RunTable
+from tests.pipeline.made_run import sound_run
+from tests.report.builders import change_manifest, change_rows
 from tests.report.read_runs import read_run, toy_model
+from tests.scripted_endpoint import web_server
 
 CODE = """import pathlib
 from ace_ray.benchmarks.base import Benchmark
@@ -59,41 +58,16 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, P
 
 
 @pytest.fixture
-def url(runs: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Return the address of the server. It is the hub of Hugging Face, too."""
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
+    """Return the address of a server and its requests. It is the hub of Hugging Face, too."""
     from huggingface_hub import constants
-
-    fired = runs[-1]
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            (fired / "request").touch()
-            self.send_error(404)
-
-        do_POST = do_PUT = do_HEAD = do_GET
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"):
         monkeypatch.setenv(name, "testing")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
+    with web_server(404, {}, b"") as (address, requests):
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "ENDPOINT", address)
-        yield address
-        server.shutdown()
-
-
-def change_row(run: Path, number: int = 0, **columns: Any) -> None:
-    (part,) = (run / "rows").glob("*.parquet")
-    rows = pq.read_table(part).to_pylist()
-    rows[number] |= columns
-    pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(part)), part)
-
-
-def change_manifest(run: Path, **keys: Any) -> dict[str, Any]:
-    tree: dict[str, Any] = json.loads((run / "run.json").read_text()) | keys
-    (run / "run.json").write_text(json.dumps(tree))
-    return tree
+        yield address, requests
 
 
 def answer(**keys: Any) -> dict[str, Any]:
@@ -122,8 +96,8 @@ def make_hostile(run: Path, model: str, benchmark: dict[str, Any], fired: Path, 
     early = {"against": "s3://mine/run", "stopped": True}
     (run / "summary.json").write_text(json.dumps({"uri": url, "complete": True, "early": early}))
     (run / "lease.json").write_text(json.dumps({**this_process(), "pid": 1 << 40}))
-    change_row(run, category="web_search_base", id="web_search_base_0", **answer())
-    change_row(run, 1, **answer())
+    change_rows(run, 0, category="web_search_base", id="web_search_base_0", **answer())
+    change_rows(run, 1, **answer())
     for name in ("files", "results"):
         (run / name).symlink_to(fired)
     (run / "report").mkdir()
@@ -162,8 +136,10 @@ def commands(own_run: Path, run: Path, tokenizer: Path, folder: Path) -> Iterato
     [("s3://mine/model", True), ("strange/model", False), ("theirs/model", False)],
     ids=["s3 and local code", "hub and services", "folder and services"],
 )
-def test_no_name_in_a_strangers_run_is_followed(model, local, runs, url, tmp_path, invoke) -> None:
-    own_run, run, tokenizer, fired = runs
+def test_no_name_in_a_strangers_run_is_followed(
+    model, local, runs, server, tmp_path, invoke
+) -> None:
+    (own_run, run, tokenizer, fired), (url, requests) = runs, server
     code, service = f"{run.parent}/evil.py:Evil", {"url": url, "api_key_env": "HF_TOKEN"}
     bfcl = {
         **{"name": "bfcl", "mode": "native", "categories": ["simple_python", "web_search_base"]},
@@ -173,13 +149,13 @@ def test_no_name_in_a_strangers_run_is_followed(model, local, runs, url, tmp_pat
     make_hostile(run, model, {"name": code} if local else bfcl, fired, url)
     for words in commands(own_run, run, tokenizer, tmp_path):
         result = invoke(*words)
-        assert [*fired.iterdir()] == [], words
+        assert [*fired.iterdir(), *requests] == [], words
         assert "Traceback" not in result.stderr, words
     opened = ace_ray.Run.open(str(run))
     assert (opened.status, opened.rows().num_rows, len([*opened.episodes()])) == ("complete", 4, 4)
     table, mine = (RunTable(open_store(str(folder))) for folder in (run, own_run))
     assert table.select(Query(cause="prompt", text="another question"), mine)
-    assert [*fired.iterdir()] == [], "view"
+    assert [*fired.iterdir(), *requests] == [], "view"
     if not local:
         assert "name it, or a folder with its files, with" in invoke("reread", run).stderr
     if local:
@@ -193,9 +169,38 @@ def test_reread_writes_behind_no_link_beside_the_run(runs: Any, invoke: Any) -> 
     (output,) = run.parent.glob("reread-*")
     shutil.rmtree(output)
     output.symlink_to(fired)
-    result = invoke("reread", run, "--tokenizer", tokenizer)
-    assert (result.code, [*fired.iterdir()]) == (2, [])
-    assert "is a symbolic link" in result.stderr
+    invoke("reread", run, "--tokenizer", tokenizer).refused("is a symbolic link")
+    assert [*fired.iterdir()] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("command", ["score", "compact", "report", "compare"])
+def test_requests_go_where_the_command_says_and_not_where_a_run_says(
+    command: str, s3: Any, tmp_path: Path, invoke: Callable[..., Any], monkeypatch: Any
+) -> None:
+    with web_server(404, {}, b"") as (thief, requests):
+        run = sound_run(tmp_path / "run")
+        config = change_manifest(run)["config"]
+        change_manifest(run, config=config | {"store": {"endpoint_url": thief, "region": None}})
+        uri = f"s3://{s3.bucket}/endpoints-{tmp_path.name}/run"
+        store = open_store(uri)
+        for path in run.rglob("*"):
+            if path.is_file():
+                store.put(path.relative_to(run).as_posix(), path.read_bytes())
+        more = [str(sound_run(tmp_path / "other" / "run"))] if command == "compare" else []
+        invoke(command, uri, *more).ok()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        options = ["--endpoint-url", s3.endpoint_url, "--region", "us-east-1"]
+        invoke(command, uri, *more, *options).ok()
+        assert requests == []
+
+
+@pytest.mark.parametrize("url", ["http://me:pw-1234567@h", "http://h/?token=abc", "ftp://h", "h"])
+def test_an_address_with_a_secret_or_without_http_is_refused(url, invoke) -> None:
+    result = invoke("score", "s3://b/run", "--endpoint-url", url)
+    result.refused()
+    assert "pw-1234567" not in result.stderr
+    assert "abc" not in result.stderr
 
 
 DAMAGED: dict[str, dict[str, Any]] = {
@@ -215,8 +220,8 @@ DAMAGED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_reread_names_the_damage_in_one_line(damage: str, runs: Any, invoke: Any) -> None:
     _, run, tokenizer, _ = runs
-    change = change_manifest if "format" in DAMAGED[damage] else change_row
+    change = change_manifest if "format" in DAMAGED[damage] else change_rows
     change(run, **DAMAGED[damage])
     result = invoke("reread", run, "--tokenizer", tokenizer)
-    output = result.stdout + result.stderr
-    assert (result.code, len(output.strip().splitlines())) == (2, 1), output
+    result.refused()
+    assert result.stdout == ""

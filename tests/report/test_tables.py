@@ -13,10 +13,9 @@ from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, Table
 from ace_ray.reports.report import make_report
-from ace_ray.reports.runs import load_runs
 from ace_ray.reports.table import print_table
 from ace_ray.types import RULE_SETS
-from tests.report.builders import block, everything, row, write_run
+from tests.report.builders import block, everything, loaded, report_page, row, write_run
 
 SHARES = {"normal_atom_bool": 4, "normal_similar_api": 5, "special_incomplete": 3}
 SHARES |= {"special_error_param": 1, "special_irrelevant": 8}
@@ -24,7 +23,7 @@ SHARES |= {"agent_multi_turn": 6, "agent_multi_step": 2}
 
 
 def paper(*folders: Path, rules: str = "official") -> Paper:
-    runs = load_runs([str(folder) for folder in folders])
+    runs = loaded(*folders)
     return ACEBench.paper([run.summary_of("acebench", ACEBench.statistics) for run in runs], rules)
 
 
@@ -126,10 +125,7 @@ def test_figure_6_counts_kinds_of_errors_by_group(tmp_path: Path) -> None:
         row("en", "special_irrelevant", 0, status="infra_error"),
     ]
     folder = write_run(tmp_path / "run", rows)
-    output = str(tmp_path / "out")
-    make_report(
-        [str(folder)], paper=False, out=output, rules="strict", console=Console(file=StringIO())
-    )
+    report_page(folder, out=tmp_path / "out", rules="strict")
     by_name = {t.name: t for t in paper(folder, rules="strict").tables}
     normal, special = by_name["figure6-normal"], by_name["figure6-special"]
     assert list(normal.header)[1:] == ["Judged rows", "Errors", "param_value", "output_format"]
@@ -138,22 +134,15 @@ def test_figure_6_counts_kinds_of_errors_by_group(tmp_path: Path) -> None:
     (official,) = [t for t in paper(folder).tables if t.name == "figure6-normal"]
     assert (official.header, official.lines) == (normal.header, normal.lines)
     assert by_name["figure6-agent"].lines[0][1:] == [None, None]
-    (run,) = load_runs([str(folder)])
-    rules = run.summary_of("acebench", ACEBench.statistics).summary["combined"]["rules"]["strict"]
-    sums = {
-        group: sum(kind["count"] for kind in kinds.values())
-        for group, kinds in rules["group_errors"].items()
-    }
-    assert sums == {"normal": 3, "special": 1}
     # Every figure is a file, with its points.
-    svg = ElementTree.fromstring((Path(output) / "figure6-normal.svg").read_text())
+    svg = ElementTree.fromstring((tmp_path / "out/figure6-normal.svg").read_text())
     assert svg.tag == "{http://www.w3.org/2000/svg}svg"
-    points = (Path(output) / "figure6-normal-points.csv").read_text().splitlines()
+    points = (tmp_path / "out/figure6-normal-points.csv").read_text().splitlines()
     assert points[1:] == [
         "Toy-7B-Instruct*,param_value,2,66.6667",
         "Toy-7B-Instruct*,output_format,1,33.3333",
     ]
-    assert (Path(output) / "figure6-normal-official.svg").is_file()
+    assert (tmp_path / "out/figure6-normal-official.svg").is_file()
 
 
 def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -> None:
@@ -206,11 +195,8 @@ def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
     folders = []
     for name, more in models.items():
         rows = everything({"normal_preference": 0 if "7B" in name else 2}, of=2)
-        folders.append(str(write_run(tmp_path / name, rows, model=f"o/{name}", **more)))
-    runs = load_runs(folders)
-    report = ACEBench.paper(
-        [run.summary_of("acebench", ACEBench.statistics) for run in runs], "official"
-    )
+        folders.append(write_run(tmp_path / name, rows, model=f"o/{name}", **more))
+    report = paper(*folders)
     (scaling,) = [figure for figure in report.figures if isinstance(figure, Curves)]
     assert list(scaling.panels) == ["Normal", "Special", "Agent", "Overall"]
     normal = scaling.panels["Normal"]

@@ -76,11 +76,6 @@ def put(store: Store, session: str, content: pa.Table) -> str:
     return name
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> LocalStore:
-    return LocalStore(str(tmp_path))
-
-
 def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
     empty = read_ledger(store)
     assert (ids(empty), list(empty.rows()), empty.ignored) == ([], [], {})

@@ -165,10 +165,7 @@ NO_MODEL = dict.fromkeys(WHOLE)
         ({"tokenizer.json": None, "vocab.json": b"{}"}, ""),
         ({**NO_WEIGHTS, "optimizer.pt": b"w"}, "the folder contains no weights (*.safetensors)"),
         ({**NO_WEIGHTS, "pytorch_model.bin": b"w"}, ""),
-        (
-            {**NO_WEIGHTS, "m-00001-of-00002.safetensors": b"w"},
-            "m-00002-of-00002.safetensors is missing",
-        ),
+        ({**NO_WEIGHTS, "m-1-of-2.safetensors": b"w"}, "m-2-of-2.safetensors is missing"),
         ({INDEX: b'{"weight_map": {"a": {}}}'}, f"{INDEX} cannot be read"),
         ({**NO_MODEL, ADAPTER_CONFIG: b"{}"}, "adapter_model.safetensors is missing"),
     ],

@@ -1,8 +1,7 @@
 """The ledger of a sweep: state and cost of each run, from the files of its folder."""
 
 import json
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +19,6 @@ DEATHS = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are ot
 NOTHING_DONE = {"state": "complete", "engine": "", "seconds": dict.fromkeys(STATES, 0)}
 PLANNED: Any = SimpleNamespace(run_id="r1", rows=range(500))
 RUN = SweepEntry("step 5", 5, "/c/step_5", PLANNED, parameters=7)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -60,43 +54,21 @@ def store(tmp_path: Path) -> LocalStore:
         ),
     ],
 )
-def test_the_line_of_a_run_comes_from_its_summary(store, changes, price, expected) -> None:
+def test_the_line_of_a_run_comes_from_its_summary(local, changes, price, expected) -> None:
     tokens = {"prompt": 1000, "completion": 50}
     summary = {"complete": True, "why": "", "scored": 500, "declared": 500, "tokens": tokens}
-    store.put("r1/summary.json", json.dumps({**summary, "timing": TIMING, **changes}).encode())
-    line = asdict(ledger.cost_record(RUN, store, price))
+    local.put("r1/summary.json", json.dumps({**summary, "timing": TIMING, **changes}).encode())
+    line = asdict(ledger.cost_record(RUN, local, price))
     assert {key: line[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"a": 1}'])
-def test_a_damaged_summary_makes_a_run_pending(store: LocalStore, content: bytes) -> None:
-    store.put("r1/summary.json", content)
-    assert ledger.cost_record(RUN, store, 1.0).state == "pending"
+def test_a_damaged_summary_makes_a_run_pending(local: LocalStore, content: bytes) -> None:
+    local.put("r1/summary.json", content)
+    assert ledger.cost_record(RUN, local, 1.0).state == "pending"
 
 
-def test_earlier_lines_stay_while_their_runs_are_complete(store: LocalStore) -> None:
-    def line(name: str, step: int, **changes: Any) -> ledger.CostRecord:
-        store.put(f"{name}/_SUCCESS", b"")
-        record = ledger.CostRecord(f"step {step}", step, f"/c/step_{step}", name, "complete")
-        return replace(record, **changes)
-
-    gone, present = line("r1", 1), line("r2", 2)
-    assert ledger.merge_earlier([gone, present], [present], store) == [present, gone]
-    assert ledger.merge_earlier([replace(gone, state="failed")], [], store) == []
-    changed = line("r3", 1)
-    assert ledger.merge_earlier([gone], [changed], store) == [changed]
-    damaged = replace(changed, run_id="", state="refused")
-    assert ledger.merge_earlier([gone], [damaged], store) == [gone]
-    store.delete("r1/_SUCCESS")
-    assert ledger.merge_earlier([gone, present], [present], store) == [present]
-
-
-def test_a_ledger_is_read_as_it_was_written(store: LocalStore) -> None:
-    assert ledger.read_ledger(store) == ([], set())
-    lines = [ledger.CostRecord("a", None, "s", "r"), ledger.CostRecord("b", 3, "s", "", note="«x»")]
-    ledger.write_ledger(store, lines, {3, 1})
-    assert ledger.read_ledger(store) == (lines, {1, 3})
-    tree = json.loads(store.get(ledger.LEDGER) or b"")
-    assert tree == {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": [1, 3]}
-    store.put(ledger.LEDGER, b'{"runs": [{"a": 1}]}')
-    assert ledger.read_ledger(store) == ([], set()), "a damaged ledger is made again"
+def test_a_damaged_ledger_is_made_again(local: LocalStore) -> None:
+    assert ledger.read_ledger(local) == ([], set())
+    local.put(ledger.LEDGER, b'{"runs": [{"a": 1}]}')
+    assert ledger.read_ledger(local) == ([], set())

@@ -1,16 +1,21 @@
-"""Pack the runs of a sweep into lanes that share engines and GPUs."""
+"""Find the GPUs of this machine or of a cluster, and pack the runs of a sweep into lanes."""
 
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ace_ray.cluster import connection, resources
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, time_share
+from ace_ray.sweep import packing
+from ace_ray.sweep.packing import Lane, Machine, check_sizes, find_machine, lanes, time_share
 from ace_ray.sweep.runs import SweepEntry
 
 CPU = Machine(0)
@@ -112,10 +117,8 @@ def test_lanes_divide_the_gpus(runs: list[SweepEntry], gpus: list[int], engines:
 def test_a_lane_gets_the_time_of_its_runs(machine: Machine, sizes: list[int], share: float) -> None:
     first, *remainder = (Lane(tuple(checkpoints(n)), min(1, machine.gpus)) for n in sizes)
     endpoint = Lane((run("x", gpus=0, endpoint="host"),), 0)
-    assert (
-        time_share(first, [*remainder, endpoint][: len(remainder) + bool(machine.gpus)], machine)
-        == share
-    )
+    others = [*remainder, endpoint] if machine.gpus else remainder
+    assert time_share(first, others, machine) == share
 
 
 def test_an_engine_that_no_node_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +132,50 @@ def test_an_engine_that_no_node_holds_is_refused(monkeypatch: pytest.MonkeyPatch
         check_sizes([big], Machine(8, shared=True, nodes=(node, node)))
     assert error.value.where.startswith("big (big)")
     check_sizes([big], Machine(80, shared=True, nodes=({"CPU": 80.0, "GPU": 80.0},)))
+
+
+@pytest.mark.parametrize(
+    ("printed", "visible", "gpus"),
+    [("0\n1\n2\n", None, 3), ("0\n1\n2\n3", "2, 3", 2), ("0\n1", "-1", 0)],
+)
+def test_a_machine_has_the_gpus_that_this_process_may_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, visible: str | None, gpus: int
+) -> None:
+    script = tmp_path / "nvidia-smi"
+    script.write_text(f"#!{sys.executable}\nprint({printed!r})\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(connection, "running_cluster", lambda: "local")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    machine = find_machine(2.0)
+    assert machine == Machine(gpus)
+    assert machine.nodes == ({"CPU": os.cpu_count(), "GPU": gpus},)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([{"CPU": 8}, {"GPU": 4}, {"GPU": 8}], Machine(12, shared=True)),
+        ([{"CPU": 8, "memory": 2**34}, {"CPU": 3}, {"CPU": 1}], Machine(0, slots=5, shared=True)),
+    ],
+)
+def test_a_cluster_is_joined_counted_and_left(monkeypatch, nodes, expected) -> None:
+    joined: list[str] = []
+    ray = SimpleNamespace(shutdown=lambda: joined.remove("it"))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(connection, "running_cluster", lambda: "127.0.0.1:6379")
+    monkeypatch.setattr(connection, "connect", lambda: joined.append("it"))
+    monkeypatch.setattr(resources, "nodes", lambda: list(nodes))
+    machine = find_machine(2.0)
+    assert machine == expected
+    assert machine.nodes == tuple(nodes)
+    assert joined == []
+
+
+def test_devices_are_named_among_the_visible_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert packing.device_names([0, 2]) == "0,2"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b")
+    assert packing.device_names([1, 0]) == "GPU-b,GPU-a"

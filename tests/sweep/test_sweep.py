@@ -652,6 +652,7 @@ class TestWatching:
         assert any(line.startswith("step 2: refused") for line in setup.log_lines)
         assert not any(line.startswith("step 3: refused") for line in setup.log_lines)
         assert setup.states() == dict.fromkeys(("step 1", "step 2", "step 3"), "complete")
+        assert len(json.loads(setup.folder.get("ledger.json") or b"")["runs"]) == 3
 
     def test_a_mistake_in_the_config_is_found_before_the_watch(self, setup, monkeypatch) -> None:
         wrong = [{"name": "acebench", "categories": ["Atom"]}]
@@ -673,22 +674,16 @@ class TestWatching:
             with pytest.raises(UserError, match="not these") if raises else nullcontext():
                 setup.sweep(settle_s=60)
 
-    def test_a_copy_of_a_listed_model_is_refused_while_others_go_on(self, setup: Setup) -> None:
+    def test_a_copy_and_an_invalid_folder_are_refused_while_others_go_on(self, setup) -> None:
         setup.save(1)
         model = {"source": str(setup.checkpoints / "step_1")}
-        setup.in_turn([partial(setup.save, 2)], [setup.stop])
-        assert setup.run(models=[model], settle_s=0.05) == 1
-        assert setup.lanes == [["step_1"], ["step 2"]]
-        assert setup.states() == {"step_1": "complete", "step 1": "refused", "step 2": "complete"}
-        assert "is the same model as step_1" in setup.ledger()["step 1"]["note"]
-
-    def test_an_invalid_folder_is_refused_while_others_go_on(self, setup: Setup) -> None:
-        setup.save(1)
         invalid, why = partial(setup.make, "final", 1.0), "the name 'final' contains no step number"
         setup.in_turn([invalid, partial(setup.save, 2)], [setup.stop])
-        assert setup.run() == 1
-        assert setup.lanes == [["step 1"], ["step 2"]]
-        assert setup.states() == {"final": "refused", "step 1": "complete", "step 2": "complete"}
+        assert setup.run(models=[model], settle_s=0.05) == 1
+        assert setup.lanes == [["step_1"], ["step 2"]]
+        refused = dict.fromkeys(("step 1", "final"), "refused")
+        assert setup.states() == {"step_1": "complete", "step 2": "complete", **refused}
+        assert "is the same model as step_1" in setup.ledger()["step 1"]["note"]
         assert setup.log_lines.count(f"final: refused: {why}") == 1
         # The next call is refused as a whole.
         with pytest.raises(UserError, match="contains no step number"):

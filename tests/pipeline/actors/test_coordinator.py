@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.pipeline.actors import coordinator as coordinator_module
 from ace_ray.pipeline.actors.coordinator import (
     MAX_STARTS,
     MAX_STARTS_WITHOUT_PROGRESS,
@@ -13,41 +12,14 @@ from ace_ray.pipeline.actors.coordinator import (
 )
 from ace_ray.pipeline.health.heartbeat import NAMES, Death, Kind, ProcessInfo
 from ace_ray.pipeline.health.isolation import TRIALS, IsolatedRow
-from ace_ray.pipeline.monitoring import tally as counts_module
 from ace_ray.pipeline.monitoring.tally import RowReport
-
-
-class Clock:
-    time_s = 50.0
-
-    def monotonic(self) -> float:
-        return self.time_s
-
-    def time(self) -> float:
-        return 1e9 + self.time_s
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in (coordinator_module, counts_module):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
-
-
-def process(pid: int = 1, actor: str = "actor", kind: Kind = "engine") -> ProcessInfo:
-    return ProcessInfo(kind, actor, "host", "node", pid, 1.0)
+from tests.pipeline.conftest import Clock, judged_row, process
 
 
 def up(coordinator: Coordinator, process: ProcessInfo, **how: Any) -> StartReply | None:
     start = coordinator.register_start(process, **how)
     coordinator.update_process(process, facts={"worker": process.name})
     return start
-
-
-def row(status: str = "scored", official: Any = True, strict: Any = False) -> tuple[Any, ...]:
-    scores = {} if official is None else {"official": official, "strict": strict}
-    return (0, "toy", "en", status, scores, 3, 5)
 
 
 def test_engines_are_counted_by_what_they_have_to_do() -> None:
@@ -67,32 +39,13 @@ def test_engines_are_counted_by_what_they_have_to_do() -> None:
     assert coordinator.read().engines == (1, 1, 0, 0)
 
 
-def test_rows_are_counted_by_run_and_status() -> None:
+def test_the_first_fault_of_weights_and_the_last_seconds_of_a_worker_count() -> None:
     coordinator = Coordinator([])
-    checker, writer = process(kind="checker"), process(kind="writer")
-    rows = [row(), row(strict=True), row(official=False), row("infra_error", None, None)]
-    rows.append((1, *row("quarantined", None, None)[1:]))
-    coordinator.note_unless_stopped(checker, RowReport(judged=rows))
-    tally = coordinator.read()
-    assert (tally.ended_rows, tally.counts_of(0).ended_rows, tally.counts_of(1).ended_rows) == (
-        5,
-        4,
-        1,
-    )
-    assert tally.statuses == {"scored": 3, "infra_error": 1, "quarantined": 1}
-    assert tally.accuracies() == {("toy", "en"): {"official": 2 / 3, "strict": 1 / 3}}
-    assert (tally.counts_of(0).prompt_tokens, tally.counts_of(0).completion_tokens) == (12, 20)
-    assert tally.tokens == 40
-    coordinator.note_unless_stopped(writer, RowReport(0, stored=3))
-    coordinator.note_unless_stopped(writer, RowReport(1, stored=2))
-    coordinator.note_loaded(2, broken="NaN")
-    coordinator.note_loaded(2, broken="again")
-    for seconds in (1.0, 2.0):
+    for broken, seconds in (("NaN", 1.0), ("again", 2.0)):
+        coordinator.note_loaded(1, broken=broken)
         coordinator.note_unless_stopped(process(), RowReport(1, spent=({"load": seconds}, 0)))
-    tally = coordinator.read()
-    assert (tally.stored, tally.counts_of(0).stored, tally.counts_of(1).stored) == (5, 3, 2)
-    assert tally.counts_of(2).broken == "NaN"
-    assert tally.counts_of(1).spent == {"host:1": ({"load": 2.0}, 0)}
+    counts = coordinator.read().counts_of(1)
+    assert (counts.broken, counts.spent) == ("NaN", {"host:1": ({"load": 2.0}, 0)})
 
 
 @pytest.mark.parametrize("kind", ["engine", "checker"])
@@ -202,7 +155,7 @@ class TestStartsWithoutProgress:
                 coordinator.note_unless_stopped(process(pid), RowReport(entered=[row_id]))
                 coordinator.update_process(process(pid), death=Death("it died", rows=[row_id]))
             elif pid % MAX_STARTS_WITHOUT_PROGRESS == MAX_STARTS_WITHOUT_PROGRESS - 1:
-                progress = {"judged": [row()]} if how == "judged" else {"stored": 1}
+                progress = {"judged": [judged_row()]} if how == "judged" else {"stored": 1}
                 coordinator.note_unless_stopped(process(pid), RowReport(0, **progress))
         assert not coordinator.read().no_progress
         assert not coordinator.read().failure

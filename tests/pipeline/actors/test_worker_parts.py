@@ -1,14 +1,15 @@
-"""Parts of an engine worker: preparations, reports of rows, and time limits."""
+"""Parts of a worker: preparations, reports of rows, time limits, and calls of a service."""
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.models.fake import FakeEngine
-from ace_ray.pipeline.actors import in_flight
+from ace_ray.pipeline.actors import service
 from ace_ray.pipeline.actors.in_flight import RowReporter, Shared
 from ace_ray.pipeline.end_time import RowTimes
 from ace_ray.pipeline.health.isolation import shared_id
@@ -65,30 +66,6 @@ def test_rows_of_a_block_share_one_preparation() -> None:
     asyncio.run(play())
 
 
-def test_ended_rows_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_flight, "LEAVE_S", 0.0)
-
-    async def play() -> None:
-        reports = Reports(stopped=True)
-        assert not await reports.enter(["a", "b"], run=2)
-        for row_id in "abc":
-            reports.end_row(row_id)
-        await asyncio.sleep(0.01)
-        reports.end_row("d")
-        reports.send(RowReport(2, late=["d"]))
-        await asyncio.sleep(0.01)
-        await reports.give_back([row("d"), row("e")], [row("d")])
-        await reports.give_back([row("d")], [row("d")])
-        assert reports.sent == [
-            RowReport(2, entered=["a", "b"]),
-            RowReport(ended=["a", "b", "c"]),
-            RowReport(2, ended=["d"], late=["d"]),
-            RowReport(given_back=["e"]),
-        ]
-
-    asyncio.run(play())
-
-
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_rows_that_cannot_end_in_their_runs_share_do_not_start(monkeypatch, goes_on) -> None:
     """Runs 0 and 1 share 300 s. A row takes 100 s."""
@@ -115,3 +92,19 @@ def test_rows_that_cannot_end_in_their_runs_share_do_not_start(monkeypatch, goes
     clock[0] = 1150.0
     assert times.can_end(1, "agent")
     assert len(later) == 1 + goes_on, "no run follows run 1"
+
+
+def test_call_without_an_answer_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "LOST_S", 0.5)
+    calls: list[Any] = []
+
+    async def hang(requests: Any) -> None:
+        calls.append(requests)
+        await asyncio.Event().wait()
+
+    async def ask() -> None:
+        await service.ServiceClient(SimpleNamespace(answer=SimpleNamespace(remote=hang)))("get", 1)
+
+    with pytest.raises(service.ServiceLost, match=r"no answer within 0.5 s"):
+        asyncio.run(ask())
+    assert calls == [[("get", (1,))]]

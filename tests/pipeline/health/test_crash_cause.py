@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from ace_ray.pipeline.health import crash_cause
-from ace_ray.pipeline.health.heartbeat import Death, Kind, ProcessInfo
+from ace_ray.pipeline.health.heartbeat import Death, Kind
+from tests.pipeline.conftest import process
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -31,10 +32,6 @@ def core() -> Iterator[Any]:
     yield process
     process.kill()
     process.join()
-
-
-def process_info(pid: int, kind: Kind = "engine") -> ProcessInfo:
-    return ProcessInfo(kind, "actor", "host", "node", pid, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -98,24 +95,24 @@ class TestWhyGone:
     def test_crash_leaves_its_trace(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.died("SIGSEGV")
         why = "its process crashed: Fatal Python error: Segmentation fault"
-        assert crash_cause.death_of(process_info(7)) == Death(why)
+        assert crash_cause.death_of(process(7)) == Death(why)
         assert "most recent call first" in capfd.readouterr().out
         assert not list(folder.iterdir())
 
     def test_kill_leaves_no_trace(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.died("SIGKILL")
         killed = Death("its process was killed", outside=True)
-        assert crash_cause.death_of(process_info(7)) == killed
-        assert crash_cause.death_of(process_info(7)) == killed, "no file is left"
+        assert crash_cause.death_of(process(7)) == killed
+        assert crash_cause.death_of(process(7)) == killed, "no file is left"
         self.died("SIGKILL")
         monkeypatch.setattr(crash_cause, "oom_kills", lambda: 1 << 30)
         why = "its process was killed because memory ran out"
-        assert crash_cause.death_of(process_info(7)) == Death(why)
+        assert crash_cause.death_of(process(7)) == Death(why)
 
     @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
     def test_checker_names_its_row_and_is_not_killed_from_outside(self, name: str) -> None:
         self.died(name, "checker")
-        death = crash_cause.death_of(process_info(7, "checker"))
+        death = crash_cause.death_of(process(7, kind="checker"))
         assert (death.rows, death.outside) == (["row"], False)
 
     def test_links_are_not_followed_and_old_files_are_removed(self, folder, capfd) -> None:
@@ -126,7 +123,7 @@ class TestWhyGone:
         for path in (old, new):
             path.write_text("0\n")
         os.utime(old, (1, 1))
-        crash_cause.CrashFile(process_info(9)).note_oom_kills()
+        crash_cause.CrashFile(process(9)).note_oom_kills()
         assert target.read_text() == "x"
         assert "cannot write a crash trace" in capfd.readouterr().out
         assert (old.exists(), new.exists()) == (False, True)

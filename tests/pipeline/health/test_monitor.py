@@ -13,10 +13,11 @@ import ray
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health import monitor as monitor_module
-from ace_ray.pipeline.health.heartbeat import Heartbeat, Kind, ProcessInfo, began_at
+from ace_ray.pipeline.health.heartbeat import Heartbeat, began_at
 from ace_ray.pipeline.health.monitor import BUG_ROWS, END_S, HealthMonitor
 from ace_ray.pipeline.monitoring.tally import Bug, Tally
 from ace_ray.util.signals import Interrupts
+from tests.pipeline.conftest import Clock, process
 
 TIMES = {
     "start_timeout_s": 100.0,
@@ -28,10 +29,6 @@ SETTINGS = {"model": {"source": "fake"}, "backend": "fake", "benchmarks": ["aceb
 READY = {"worker": "host:7", "load_s": 1.0, "start_s": {}}
 
 
-def process(kind: Kind = "engine") -> ProcessInfo:
-    return ProcessInfo(kind, "actor", "host", "ab" * 28, 7, 1.0)
-
-
 class Ended(Interrupts):
     """Keeps the error that the health monitor ends the run with."""
 
@@ -39,15 +36,6 @@ class Ended(Interrupts):
 
     def abort(self, error: BaseException) -> None:
         self.error = self.error or error
-
-
-class Clock:
-    time_s = 1000.0
-
-    def monotonic(self) -> float:
-        return self.time_s
-
-    time = monotonic
 
 
 class Monitored:
@@ -136,8 +124,8 @@ BUG = {"bugs": {("toy", "place"): Bug("toy", "place", "Traceback", BUG_ROWS)}}
 UP = {"workers": [READY]}
 AGAIN = {"had_success": True}
 ELASTIC = {"workers": {"max": 4}}
-LATE = {"starting": {process(): 101.0}}
-LATE_CHECKER = {"starting": {process("checker"): 101.0}}
+LATE = {"starting": {process(7): 101.0}}
+LATE_CHECKER = {"starting": {process(7, kind="checker"): 101.0}}
 
 
 @pytest.mark.parametrize(
@@ -162,7 +150,7 @@ def test_what_ends_a_run(monitored, how, changes, words, end) -> None:
 
 
 def test_what_does_not_end_a_run(monitored: Any) -> None:
-    failed = {"failure": "a checker failed", "silent": {process(): 20.0}}
+    failed = {"failure": "a checker failed", "silent": {process(7): 20.0}}
     for how, changes in (({}, failed), (AGAIN, BUG), (ELASTIC, LATE)):
         assert monitored(**how).later(**UP, **changes) is None
 
@@ -197,7 +185,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
     actor = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: exists))
     monkeypatch.setattr(ray, "remote", lambda work: actor)
     run = monitored()
-    error = run.later(**UP, silent={process(): silent}, stored=stored)
+    error = run.later(**UP, silent={process(7): silent}, stored=stored)
     assert bool(error) == ends
     assert not ends or error.again
     assert log_lines == ["engine worker host:7 does not respond and is killed"] * exists
@@ -206,7 +194,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
 def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
     run = monitored(workers={"max": 4}, had_success=True)
     run.monitor.start_timer()
-    run.later(90, **UP, silent={process(): 1.0})
+    run.later(90, **UP, silent={process(7): 1.0})
     assert run.later(99, **UP) is None
     error = run.later(2, **UP)
     assert "no engine is left" in str(error)
@@ -259,7 +247,7 @@ def test_heartbeat_goes_on_after_an_exception() -> None:
         threading.Event().wait()  # the thread ends with the tests
 
     coordinator = SimpleNamespace(update_process=SimpleNamespace(remote=beat))
-    Heartbeat(coordinator, process(), stall_timeout_s=0.04, busy_since=busy_since)
+    Heartbeat(coordinator, process(7), stall_timeout_s=0.04, busy_since=busy_since)
     assert beats.wait(60)
 
 

@@ -1,4 +1,4 @@
-"""Seconds of engine workers by state, and the timing of a session."""
+"""Seconds of engine workers by state, their waits by cause, and the timing of a session."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ace_ray.cluster.resources import Resources
-from ace_ray.pipeline.monitoring.tally import Tally
+from ace_ray.pipeline.monitoring.tally import EngineCounts, Tally
 from ace_ray.pipeline.monitoring.timing import STATES, Clock, timing
-from ace_ray.pipeline.monitoring.utilization import Use
+from ace_ray.pipeline.monitoring.utilization import Backlog, Use, Utilization
 from ace_ray.pipeline.summary import cost_of, costs
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.stored import read_summary
@@ -126,3 +126,58 @@ def test_time_until_the_first_row_by_phase() -> None:
     early = timing([tally], 0, reached={**reached, "ray": 11.0}, **arguments)
     assert early["until_first_row_s"] == {}
     assert timing([], 0, reached=reached, **arguments) == {}
+
+
+@pytest.mark.parametrize(
+    ("engines", "backlog", "waited"),
+    [
+        # One of four workers is not known yet.
+        (EngineCounts(starting=1, unused=1, at_work=1), Backlog(planned=3), {"start": 30}),
+        (EngineCounts(unused=3, at_work=1), Backlog(), {"tail": 30}),
+        (EngineCounts(idle=1, at_work=3), Backlog(planned=3), {"no_rows": 10}),
+        (EngineCounts(idle=1, at_work=3), Backlog(checkers=1), {"tail": 10}),
+        (EngineCounts(idle=4), Backlog(3, checker_queue=2, checkers=5), {"checker": 40}),
+        (EngineCounts(idle=4), Backlog(checkers=5, writer=1), {"checker": 40}),
+        (EngineCounts(idle=4), Backlog(3, writer_queue=1, writer=9), {"store": 40}),
+        (EngineCounts(idle=4), Backlog(writer=1), {"store": 40}),
+    ],
+)
+def test_each_second_of_an_engine_without_rows_has_one_cause(engines, backlog, waited) -> None:
+    now_s = [100.0]
+    use, tally = Utilization(lambda: now_s[0]), Tally()
+    use.count_time(tally)  # no graph runs yet
+    use.begin(4, [0])
+    use.note(backlog)
+    tally.engines, tally.in_flight = engines, 6
+    now_s[0] += 10
+    use.count_time(tally)
+    of_run = use.take(0)
+    assert {cause: s for cause, s in of_run.waited_s.items() if s} == waited
+    assert (of_run.engine_s, of_run.rows_in_flight()) == (40, {"every_s": 1.0, "rows": [6.0] * 10})
+    use.end()
+    now_s[0] += 10
+    use.count_time(tally)
+    assert (use.take(0).engine_s, use.take(0).rows_in_flight()["rows"]) == (0, [])
+
+
+def test_each_second_counts_for_one_run_of_a_lane() -> None:
+    now_s = [100.0]
+    use, tally = Utilization(lambda: now_s[0]), Tally()
+    use.begin(1, [0, 1, 2])
+
+    def look(seconds: float) -> None:
+        now_s[0] += seconds
+        use.count_time(tally)
+
+    tally.engines = EngineCounts(starting=1)
+    look(5)
+    tally.engines = EngineCounts(at_work=1)
+    tally.counts_of(0).ready_at = 1.0
+    look(7)
+    assert use.take(0).engine_s == 12
+    look(1)  # the weights of the next run are being loaded
+    tally.counts_of(1).ready_at = 2.0
+    look(3)
+    tally.counts_of(2).ready_at = 3.0
+    look(9)
+    assert [use.take(run).engine_s for run in (1, 2)] == [4, 9]

@@ -1,4 +1,4 @@
-"""Blocks of rows, and how many of them a worker holds."""
+"""Blocks of rows in the order of prompts, and how many blocks a worker holds."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 
 from ace_ray.cluster.resources import Resources
 from ace_ray.pipeline.graph import Layout, Work, blocks, layout
+from ace_ray.pipeline.planning.prefixes import common_length, cuts, largest_first, ranks
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import Toy, planned
 
@@ -59,20 +60,50 @@ def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Lay
     [
         (2_040, {"seats": 256}, Layout(concurrency=512, size=64, calls=40, spare=1)),
         # Episodes have calls of their own, which single calls use later.
-        (
-            2_040,
-            {"interactive": 100, "workers": 4},
-            Layout(concurrency=64, size=8, calls=36, spare=1),
-        ),
+        (2_040, {"interactive": 100, "workers": 4}, Layout(64, size=8, calls=36, spare=1)),
         # Elastic workers that may come find rows.
         (2_040, {"workers": 2, "limit": 64, "seats": 256}, Layout(510, 2, 319, 1)),
         # The config decides.
-        (
-            700,
-            {"interactive": 40, "concurrency": 60, "rows_per_block": 30},
-            Layout(concurrency=60, size=30, calls=60, spare=1),
-        ),
+        (700, {"interactive": 40, "concurrency": 60, "rows_per_block": 30}, Layout(60, 30, 60, 1)),
     ],
 )
 def test_blocks_of_a_worker(rows: int, how: dict[str, Any], expected: Layout) -> None:
     assert shaped(rows, **how) == expected
+
+
+def test_texts_with_a_common_prefix_are_neighbours() -> None:
+    assert ranks(["tools b, x", "tools a, y", "tools b, a", "tools a"]).tolist() == [3, 1, 2, 0]
+    assert [common_length(*two) for two in (("abc", "abd"), ("ab", "abc"), ("", "a"))] == [2, 2, 0]
+
+
+def test_a_block_ends_where_prompts_share_least() -> None:
+    common = np.array([0, 9, 9, 2, 9, 9, 9, 9, 1, 9])
+    assert cuts(common, 2, 4) == [(0, 3), (3, 7), (7, 10)]
+    assert cuts(common, 2, 20) == [(0, 10)]
+    assert cuts(common[:0], 2, 4) == []
+    # Three samples of each entry stay together.
+    samples = np.array([0, 50, 50] * 7)
+    assert {start % 3 for start, _ in cuts(samples, 2, 4)} == {0}
+
+
+def test_the_block_with_the_most_work_starts_first() -> None:
+    sizes, common = np.array([900, 900, 500, 500]), np.array([0, 880, 0, 10])
+    # The second prompt is nearly computed with the first.
+    assert largest_first([(0, 2), (2, 4)], sizes, common) == [(2, 4), (0, 2)]
+
+
+def test_the_last_blocks_are_small_and_keep_samples_together() -> None:
+    rows = 10 * 12
+    sizes = np.full(rows, 100)
+    common = np.where(np.arange(rows) % 3, 100, 20)  # three samples of each entry
+    bounds = largest_first([(at, at + 12) for at in range(0, rows, 12)], sizes, common)
+    assert [end - start for start, end in bounds] == [12] * 9 + [6, 3, 3]
+    one_entry = [(at, at + 3) for at in range(0, rows, 3)]
+    assert sorted(largest_first(one_entry, sizes, common)) == one_entry
+
+
+def test_rows_that_are_left_share_what_the_rows_between_them_share() -> None:
+    rows = planned(Toy(["aaaa", "aabb", "abbb", "abbc"])).rows
+    subset = rows.select(np.array([True, False, False, True]))
+    assert subset.common[0] == rows.common[0]
+    assert subset.common[1] == min(rows.common[1:])

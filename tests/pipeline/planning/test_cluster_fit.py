@@ -29,6 +29,8 @@ def engine(tensor: int, pipeline: int = 1, **more: Any) -> dict[str, Any]:
 
 
 TWO_NODES = [*gpus(8, 8), {"CPU": 8.0}]
+AGENTS = {"backend": "fake", "interactive": True}
+RANGE = {"workers": {"min": 1, "max": 8}}
 RAY: dict[str, Any] = {"distributed_executor_backend": "ray"}
 MP: dict[str, Any] = {"distributed_executor_backend": "mp"}
 
@@ -60,21 +62,9 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
         ([{"CPU": 8.5, "GPU": 8.0}], {}, {"workers": 8, "checkers": 1}),
         ([TOTAL], {"engine": engine(2, 4)}, {"workers": 1, "worker_gpus": 8, "spread": False}),
         ([TOTAL], ENDPOINT, {"workers": 1, "gpus": 0, "worker_cpus": 0.25, "endpoint": True}),
-        (
-            [{"CPU": 2.0}],
-            {"backend": "fake", "interactive": True},
-            {"sandboxes": 1, "cpus": pytest.approx(1.6)},
-        ),
-        (
-            [SMALL],
-            {"workers": {"min": 1, "max": 8}},
-            {"workers": 2, "fewest": 1, "limit": 8, "most_workers": 8, "is_elastic": True},
-        ),
-        (
-            TWO_NODES,
-            {"engine": engine(8, 2)},
-            {"workers": 1, "worker_gpus": 16, "gpus": 16, "spread": True},
-        ),
+        ([{"CPU": 2.0}], AGENTS, {"sandboxes": 1, "cpus": pytest.approx(1.6)}),
+        ([SMALL], RANGE, {"workers": 2, "fewest": 1, "limit": 8, "is_elastic": True}),
+        (TWO_NODES, {"engine": engine(8, 2)}, {"workers": 1, "worker_gpus": 16, "spread": True}),
         (TWO_NODES, {"engine": engine(2, **RAY)}, {"workers": 8, "spread": True}),
     ],
 )
@@ -88,7 +78,7 @@ def test_resources_of_a_run(nodes: Any, changes: Any, expected: dict[str, Any]) 
     [
         ([{"CPU": 4.0}], {"workers": 4}, r"^workers: .* 4 CPUs and 0 GPUs .* set workers to 3 or"),
         ([{"CPU": 1.0}] * 2, {"worker_cpus": 1.5}, r"each on one node.*2 node\(s\) with 2 CPUs"),
-        ([{"CPU": 1.5}], {"backend": "fake", "interactive": True}, r"0\.6 CPUs for other actors"),
+        ([{"CPU": 1.5}], AGENTS, r"0\.6 CPUs for other actors"),
         ([SMALL], {"workers": {"min": 3, "max": 8}}, r"3 worker\(s\) .* set workers.min to 2 or"),
         (gpus(2, 2), {"workers": {"max": 2}, "engine": engine(4)}, "'workers' is a range"),
         (

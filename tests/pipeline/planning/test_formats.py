@@ -38,6 +38,12 @@ def planned(toy: Toy, facts: FamilyFacts | None, **model: Any) -> Plan:
     )
 
 
+def planned_again(plan: Plan, toy: Toy, facts: FamilyFacts) -> Plan:
+    """Plan the run of a stored manifest."""
+    config = RunConfig.model_validate(make_manifest(plan, {})["config"])
+    return make_plan(config, MODEL, [toy], ModelFiles(facts=facts))
+
+
 def test_family_that_thinks_gets_its_reasoning_parser() -> None:
     plan, plain = planned(Toy(), QWEN3), planned(Toy(), PLAIN)
     assert plan.identity["reasoning_parser"] == plan.choice.reasoning_parser == "qwen3"
@@ -133,11 +139,7 @@ def test_files_that_a_config_names_are_in_the_identity(tmp_path: Path) -> None:
     assert len(plan.identity["chat_template_sha256"]) == len(plan.identity["plugins"][0]) == 64
     assert plan.choice.chat_template == template.read_text()
     assert plan.choice.reasoning_parser == "qwen3"
-    manifest = make_manifest(plan, {})
-    again = make_plan(
-        RunConfig.model_validate(manifest["config"]), MODEL, [Toy()], ModelFiles(facts=PLAIN)
-    )
-    assert again.run_id == plan.run_id
+    assert planned_again(plan, Toy(), PLAIN).run_id == plan.run_id
     with pytest.raises(UserError, match=r"gone.jinja: cannot be read"):
         planned(Toy(), PLAIN, chat_template=str(tmp_path / "gone.jinja"))
 
@@ -164,5 +166,4 @@ def test_date_in_a_template_is_the_same_every_day(monkeypatch: pytest.MonkeyPatc
     parsers = dated.choice.reasoning_parser, dated.choice.tool_parser
     assert (*parsers, dated.choice.start_date) == ("openai_gptoss", "openai", "2026-02-03")
     monkeypatch.delenv("VLLM_SYSTEM_START_DATE")
-    again = RunConfig.model_validate(make_manifest(dated, {})["config"])
-    assert make_plan(again, MODEL, [Calls()], ModelFiles(facts=gpt_oss)).run_id == dated.run_id
+    assert planned_again(dated, Calls(), gpt_oss).run_id == dated.run_id

@@ -24,9 +24,9 @@ def ids(plan: Plan) -> set[bytes]:
 def test_row_ids_change_with_all_that_changes_answers() -> None:
     thinking = {"source": "org/tiny", "chat_template_kwargs": {"enable_thinking": True}}
     parser = {"source": "org/tiny", "reasoning_parser": "none"}
-    sampling = {"temperature": 0.5}
-    changed: list[dict[str, Any]] = [{"sampling": sampling}, {"model": thinking}]
-    for changes in (*changed, {"model": parser}, {"backend": "fake"}):
+    changed: list[dict[str, Any]] = [{"model": thinking}, {"model": parser}, {"backend": "fake"}]
+    changed += [{"sampling": {"temperature": 0.5}}, {"sampling": {"reasoning_effort": "low"}}]
+    for changes in changed:
         assert not ids(planned(**changes)) & ids(planned()), changes
         assert planned(**changes).run_id != planned().run_id
 
