@@ -27,16 +27,6 @@ def test_the_block_with_the_most_work_starts_first() -> None:
     assert largest_first([(0, 2), (2, 4)], sizes, common) == [(2, 4), (0, 2)]
 
 
-def test_the_last_blocks_are_small_and_keep_samples_together() -> None:
-    rows = 10 * 12
-    sizes = np.full(rows, 100)
-    common = np.where(np.arange(rows) % 3, 100, 20)  # three samples of each entry
-    bounds = largest_first([(at, at + 12) for at in range(0, rows, 12)], sizes, common)
-    assert [end - start for start, end in bounds] == [12] * 9 + [6, 3, 3]
-    one_entry = [(at, at + 3) for at in range(0, rows, 3)]
-    assert sorted(largest_first(one_entry, sizes, common)) == one_entry
-
-
 def test_rows_that_are_left_share_what_the_rows_between_them_share() -> None:
     rows = planned(Toy(["aaaa", "aabb", "abbb", "abbc"])).rows
     subset = rows.select(np.array([True, False, False, True]))
