@@ -121,7 +121,7 @@ class RowTimes:
         # Run -> time at which its rows must have ended.
         self._run_ends: dict[int, float] = {}
 
-    def add(self, seconds: float, category: str, length: float = 1.0) -> None:
+    def add(self, category: str, seconds: float, length: float = 1.0) -> None:
         """Note the time of a row that has ended. ``length``: as in `Durations.lengths`."""
         self._recent[category].append(seconds / length)
 

@@ -193,7 +193,8 @@ class EngineWorker:
     def _row_ended(self, group: Group, row: Mapping[str, Any], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(row["row_id"], None)
         if not task.cancelled() and task.exception() is None:
-            self._times.add(task.result()["duration_s"], *self._kind_of(row))
+            category, length = self._kind_of(row)
+            self._times.add(category, task.result()["duration_s"], length)
         self._admission.free_place(group)
         self._reports.end_row(row["row_id"])
 

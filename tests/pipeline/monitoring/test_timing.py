@@ -113,7 +113,12 @@ def test_time_until_the_first_row_by_phase() -> None:
     counts.prompt_tokens = counts.completion_tokens = 20
     arguments: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}, "use": Use()}
     arguments["resources"] = Resources(1, 1.0, 0, 1)
+    use = arguments["use"]
+    use.most_rows_at, use.engine_s = 47.5, 72.0
+    use.calls.extend([3, 8, 9])
     result = timing([tally], 0, reached=reached, **arguments)
+    pace = {"until_90_s": 7.5, "last_tenth": 0.25, "calls_per_engine": 8}
+    assert result["pace"] == {**pace, "episodes_per_engine_hour": 350}
     phases = {"plan": 2, "ray": 1, "actors": 0.5, "worker": 1.5, "engine": 25, "row": 2.25}
     assert result["until_first_row_s"] == phases
     assert sum(phases.values()) == result["first_row_s"]

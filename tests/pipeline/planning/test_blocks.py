@@ -8,6 +8,7 @@ import pytest
 
 from ace_ray.cluster.resources import Resources
 from ace_ray.pipeline.graph import Layout, Work, blocks, layout
+from ace_ray.storage.durations import Durations
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import Toy, planned
 
@@ -22,9 +23,16 @@ class Prepared(Toy):
         return str(entry.data["text"][0]).replace("X", "")
 
 
-def travelling(texts: list[str], **changes: Any) -> list[list[tuple[int, int, int]]]:
+def work_of(texts: list[str], durations: Any = None, **changes: Any) -> Work:
+    """Return the work of a plan. ``durations`` has the seconds and the tokens of each text."""
     rows = planned(Prepared(texts), **changes).rows
-    parts = blocks(Work(0, rows, np.ones(len(rows), np.int32)), 4)
+    seconds, tokens = durations or np.zeros((2, len(texts)))
+    learnt = Durations(np.array(seconds), np.array(tokens), np.arange(1.0, len(texts) + 1))
+    return Work(0, rows, np.ones(len(rows), np.int32), learnt)
+
+
+def travelling(texts: list[str], **changes: Any) -> list[list[tuple[int, int, int]]]:
+    parts = blocks(work_of(texts, **changes), 4)
     return sorted(
         sorted((row["entry"], row["sample"], row["repeat"]) for row in block.to_pylist())
         for block in parts
@@ -42,6 +50,22 @@ def test_episodes_of_one_preparation_share_a_block() -> None:
         [(0, 1, 0), (1, 1, 0)],
     ]
     assert {*planned(Prepared(["a", "b", "X"])).rows.shares.tolist()} == {-1}
+
+
+def test_the_longest_rows_come_first_and_blocks_keep_their_prefixes() -> None:
+    texts = ["X short", "X long", *(f"{group} {row}" for group in "abc" for row in range(4))]
+    seconds = [1, 9, *[5] * 12]
+    tokens = [9, 1, *[2] * 4, 2, 2, 7, 2, *[3] * 4]
+
+    def order(*durations: list[int]) -> list[list[int]]:
+        found = blocks(work_of(texts, durations), 4)
+        return [block.column("entry").to_pylist() for block in found]
+
+    calls = [[6, 7, 8, 9], [10, 11, 12, 13], [2, 3, 4, 5]]
+    assert order(seconds, tokens) == [[1], [0], *calls], "episodes by seconds, calls by tokens"
+    assert sorted(order([0] * 14, [0] * 14)) == sorted([[0], [1], *calls])
+    row = next(blocks(work_of(texts, (seconds, tokens)), 4)).to_pylist()[0]
+    assert (row["entry"], row["length"]) == (1, 2.0)
 
 
 def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Layout:
