@@ -121,16 +121,17 @@ class RowTimes:
         # Run -> time at which its rows must have ended.
         self._run_ends: dict[int, float] = {}
 
-    def add(self, category: str, seconds: float) -> None:
-        self._recent[category].append(seconds)
+    def add(self, category: str, seconds: float, length: float = 1.0) -> None:
+        """Note the time of a row that has ended. ``length``: as in `Durations.lengths`."""
+        self._recent[category].append(seconds / length)
 
-    def expected_s(self, category: str) -> float:
+    def expected_s(self, category: str, length: float = 1.0) -> float:
         """Return the expected seconds of a row of ``category``. If no row of the category has
         ended, use the rows of all categories; return 0 before any row has ended."""
         ordered = sorted(self._recent.get(category) or chain(*self._recent.values()))
-        return ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
+        return length * ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
 
-    def can_end(self, run: int, category: str) -> bool:
+    def can_end(self, run: int, category: str, length: float = 1.0) -> bool:
         """Return whether a row of ``category`` that starts now can probably end before ``run`` must
         end. The first call for a run sets this end, so the run's weights must be loaded."""
         if self._end is None:
@@ -141,7 +142,7 @@ class RowTimes:
             end = self._run_ends[run] = share_end(now_s, self._end, later, longest_s)
             if later:
                 self._cancel_after(max(0.0, end - now_s), run)
-        return time.monotonic() + self.expected_s(category) <= self._run_ends[run]
+        return time.monotonic() + self.expected_s(category, length) <= self._run_ends[run]
 
     def _cancel_after(self, seconds: float, run: int) -> None:
         """Cancel the rows of ``run`` after ``seconds``. If the run must go on, because its share of

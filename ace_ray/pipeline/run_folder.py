@@ -22,6 +22,7 @@ from ace_ray.pipeline.planning.manifest import grown_manifest, make_manifest
 from ace_ray.pipeline.planning.plan import Plan, PlannedRows, run_id_of
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.pipeline.summary import finish, reopen
+from ace_ray.storage.durations import Durations, read_durations
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import FOLDER, Ledger, part_names, read_ledger
@@ -64,6 +65,7 @@ class RunFolder:
     is_new: bool
     """Whether the folder contained no run when this session began."""
     ledger: Ledger = field(init=False)
+    durations: Durations = field(init=False)
     broken: str = ""
     """Why the weights of the run cannot be evaluated; "" if they can."""
     out_of_time: bool = False
@@ -274,8 +276,11 @@ def open_folder(plan: Plan, *, fresh: bool, began: float, label: str = "") -> It
         run.check_declared()
         if manifest is not None and manifest.declared < len(plan.rows):
             run.grown = grown_manifest(manifest, plan)
-        if skipped and len(run.pending(again=False)):
-            log.warning(chat_line)
+        if len(run.pending(again=False)):
+            source, options = plan.config.durations_from, plan.config.store.model_dump()
+            run.durations = read_durations(plan.entries, run.ledger, source, **options)
+            if skipped:
+                log.warning(chat_line)
         if plan.drawn is not None:
             run.looks = EarlyStopper(plan, store)
             run.looks.check_reference(must_exist=False)

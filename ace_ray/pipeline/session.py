@@ -314,7 +314,10 @@ class Session:
             with lean_data() if connection.has_own_ray() else nullcontext():
                 run_graph(
                     job,
-                    [Work(i, rows, self._runs[i].attempts(rows)) for i, rows in pending.items()],
+                    [
+                        Work(i, rows, self._runs[i].attempts(rows), self._runs[i].durations)
+                        for i, rows in pending.items()
+                    ],
                     need,
                     self._stored_callback(pending, monitor, job.coordinator),
                     lambda: self._interrupts.is_interrupted,

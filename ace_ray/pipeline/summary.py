@@ -86,10 +86,8 @@ def summarize(
     true if no row is missing or retryable. ``headline`` is false if the share of rows that are not
     `CHECKED` is larger than ``max_unscored_fraction``, or if a reason against it is given
     (``why``)."""
-    declared, allowed = (
-        int(manifest["declared"]),
-        float(manifest["config"]["max_unscored_fraction"]),
-    )
+    declared = int(manifest["declared"])
+    allowed = float(manifest["config"]["max_unscored_fraction"])
     totals = _Totals()
     blocks = {}
     for name, benchmark in benchmarks.items():

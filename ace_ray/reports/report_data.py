@@ -32,6 +32,12 @@ _AXES: dict[Axis, str] = {
 }
 
 
+PACE = dict(
+    until_90_s="90 % of rows after (s)", last_tenth="Last tenth",
+    episodes_per_engine_hour="Episodes per engine hour", calls_per_engine="Model calls per engine",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class BenchmarkContent:
     """A report's content on one benchmark. The keys of mappings are rule sets.
@@ -122,7 +128,18 @@ def engine_tables(runs: Sequence[ScoredRun]) -> list[Table]:
             "rows waited for tools or other models."
         ],
     )
-    tables = [_prune_table(table, range(1, len(table.header))) for table in (figures, waited)]
+    paced = Table(
+        name="pace",
+        title="Pace of the last session",
+        header=["Run", *PACE.values()],
+        lines=[
+            [run.label, *(number(pace.get(key), ".3g") for key in PACE)]
+            for run in runs
+            for pace in [run.totals["timing"].get("pace") or {}]
+        ],
+        notes=["Last tenth: share of the time between 90 % and all of the rows."],
+    )
+    tables = [_prune_table(t, range(1, len(t.header))) for t in (figures, paced, waited)]
     return [table for table in tables if table.lines]
 
 

@@ -28,10 +28,10 @@ CHECK_FAILED = "CheckFailed"
 
 # Columns of a planned row. ``run``: index into the job's runs. ``entry``: index into the job's
 # entry table. ``shares``: index of the preparation that the row shares with other rows, or -1.
+# ``length``: expected duration of the row, as a multiple of its category's median.
 _NUMBERS = ("entry", "sample", "repeat", "shares", "attempt")
-PLAN = pa.schema(
-    [("run", pa.int32()), ("row_id", pa.string()), *((name, pa.int32()) for name in _NUMBERS)]
-)
+_KINDS = {"run": pa.int32(), "row_id": pa.string(), **dict.fromkeys(_NUMBERS, pa.int32())}
+PLAN = pa.schema({**_KINDS, "length": pa.float32()})
 
 # Columns that name an entry.
 _NAMES = ("benchmark", "category", "language", "id", "group")

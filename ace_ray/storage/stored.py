@@ -254,6 +254,7 @@ class Timing(StoredRecord):
     output_tokens_per_s: Amount | None = None
     waits: Annotated[dict[Line, Amount], Field(max_length=20)] | None = None
     rows_in_flight: RowsInFlight | None = None
+    pace: Annotated[dict[Line, Amount], Field(max_length=20)] | None = None
     price_per_hour: Amount | None = None
     loads: list[Load] | None = None
     engine_deaths: list[str] | None = None

@@ -107,7 +107,7 @@ SWEEP = "sweep.json"
 # Options, and keys of runs, that may change between two calls of a sweep.
 _MAY_CHANGE = (
     "every", "from", "to", "watch", "stop_file", "settle_s", "swap", "sweep_id",
-    "notify",
+    "notify", "durations_from",
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "engine_stall_timeout_s", "start_timeout_s",
     "store_retry_timeout_s", "drain_timeout_s",

@@ -19,6 +19,7 @@ from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
 from ace_ray.storage.object_store import UnreachableStore, open_store
 from ace_ray.storage.session_log import store_log
+from ace_ray.storage.stored import SUCCESS
 from ace_ray.sweep.checkpoints import Checkpoint, CheckpointWatch, find_checkpoints
 from ace_ray.sweep.comparisons import Comparisons
 from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
@@ -450,12 +451,13 @@ class Sweep:
             labels = ", ".join(run.label for run in lane.runs)
             device = f"{lane.gpus} GPU{'s' * (lane.gpus > 1)}" if lane.gpus else "CPU"
             log.info(f"evaluating {labels} on {device}")
+            changes = self._retry_store(partial(self._durations_key, lane))
             parts = [
                 {
                     "run_id": run.run_id,
                     "label": run.label,
                     "config": resolve_config(run, lane, self.machine)
-                    | {"early": self.comparisons.early_of(run)},
+                    | {"early": self.comparisons.early_of(run), **changes},
                 }
                 for run in lane.runs
             ]
@@ -466,6 +468,19 @@ class Sweep:
             self._running.append(process)
             if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started
+
+    def _durations_key(self, lane: Lane) -> dict[str, str]:
+        """Return ``durations_from`` for ``lane``: the last finished run before it in training, else
+        the first one after it; {} if there is none. A lane plans the order of its rows at once."""
+        lines = [*self._before, *self.cost_records]
+        finished = {line.run_id for line in lines if line.state == "complete"}
+        run_ids = [run.run_id for run in self._planned_runs()]
+        index = run_ids.index(lane.runs[0].run_id)
+        for run_id in (*reversed(run_ids[:index]), *run_ids[index:]):
+            store = self.store.child(run_id)
+            if run_id in finished and store.get(SUCCESS) is not None:
+                return {"durations_from": store.root}
+        return {}
 
     def _print_line(self, name: str, line: str) -> None:
         """Print an output line of a lane at any log level: the lane has filtered its lines."""

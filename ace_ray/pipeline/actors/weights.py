@@ -336,7 +336,7 @@ class MonitoredEngine:
 
     def load(self, rows: int) -> EngineLoad:
         """Return the engine's load with ``rows`` rows in flight. Called from another thread."""
-        return self._calls._replace(rows=rows)
+        return self._calls._replace(rows=rows, running=self._pending)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Return the logprob of each token of ``text`` as the answer to ``messages``."""

@@ -62,12 +62,14 @@ class Death(NamedTuple):
 
 
 class EngineLoad(NamedTuple):
-    """Rows in flight at an engine worker, and totals of its ended model calls and their tokens."""
+    """Rows in flight at an engine worker, totals of its ended model calls and their tokens, and
+    ``running``, the calls in its engine."""
 
     rows: int = 0
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    running: int = 0
 
 
 def this_process(kind: Kind) -> ProcessInfo:

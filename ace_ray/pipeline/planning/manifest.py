@@ -38,7 +38,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         {"name": benchmark.source or name, **benchmark.resolved(), **plan.restricted.get(name, {})}
         for name, benchmark in plan.benchmarks.items()
     ]
-    resolved["ids"] = None  # each benchmark in the manifest has its own ids
+    # Each benchmark in the manifest has its own ids; only the order of rows depends on durations.
+    resolved["ids"] = resolved["durations_from"] = None
     for key in ("chat_template", "plugins"):
         resolved["model"][key] = _resolve(resolved["model"][key])
     # Write the chosen date, since the environment of another machine may set a different one.
