@@ -77,9 +77,8 @@ def check_weights(folder: Path, base: Path) -> bool:
         side = 1 if suffix == ".lora_A.weight" else 0
         have, need = tensor.shape[side:][:1], target.shape[side:][:1]
         if have != need:
-            raise _base_error(
-                folder, f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
-            )
+            shapes = f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
+            raise _base_error(folder, shapes)
     lacking = [module for module, is_present in modules.items() if not is_present]
     # Some model families use other names in files than in memory. Then no module is found.
     if lacking and len(lacking) < len(modules):
@@ -95,11 +94,8 @@ def check_local_weights(model: ModelRef) -> None:
 
 
 def _base_error(folder: Path, why: str) -> UserError:
-    return UserError(
-        f"the adapter belongs to another base model: {why}",
-        where=str(folder),
-        fix="name its base model as model.source",
-    )
+    problem = f"the adapter belongs to another base model: {why}"
+    return UserError(problem, where=str(folder), fix="name its base model as model.source")
 
 
 def check_template(model: ModelRef, template: str | None = None) -> None:
@@ -157,8 +153,5 @@ def _experts(config: Mapping[str, Any]) -> set[str]:
 
 
 def _refusal(problem: str, location: str) -> UserError:
-    return UserError(
-        f"the adapter {problem}, which vLLM does not support",
-        where=location,
-        fix="merge the adapter into its base and name the result as model.source",
-    )
+    fix = "merge the adapter into its base and name the result as model.source"
+    return UserError(f"the adapter {problem}, which vLLM does not support", where=location, fix=fix)

@@ -335,11 +335,8 @@ def read_manifest(store: Store) -> Manifest:
     """Return the manifest of a stored run. Raises `UserError` if it is missing or damaged."""
     content = store.get(MANIFEST)
     if content is None:
-        raise UserError(
-            f"is not a run: {MANIFEST} is missing",
-            where=store.root,
-            fix="name the folder of one run, e.g. runs/<run id>",
-        )
+        fix = "name the folder of one run, e.g. runs/<run id>"
+        raise UserError(f"is not a run: {MANIFEST} is missing", where=store.root, fix=fix)
     location = f"{store.root}/{MANIFEST}"
     tree = json_object(content, location)
     tree["config"] = with_present_keys(tree.get("config"))

@@ -146,9 +146,8 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 line, name = key.start_mark.line + 1, (key.tag, key.value)
                 if name in first:
-                    raise InvalidContent(
-                        f"names {key.value[:80]!r} twice, in line {first[name]} and in line {line}"
-                    )
+                    lines = f"in line {first[name]} and in line {line}"
+                    raise InvalidContent(f"names {key.value[:80]!r} twice, {lines}")
                 first[name] = line
         return node
 
