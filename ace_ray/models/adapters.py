@@ -86,21 +86,15 @@ def check_weights(folder: Path, base: Path) -> bool:
     return bool(modules) and not lacking
 
 
-def check_local_weights(model: ModelRef) -> None:
-    """Call `check_weights` if model and adapter are local folders; otherwise workers call it."""
-    assert model.adapter is not None  # callers pass a model with an adapter
-    if model.kind == model.adapter.ref.kind == "folder":
-        check_weights(Path(model.adapter.ref.location), Path(model.location))
-
-
 def _base_error(folder: Path, why: str) -> UserError:
     problem = f"the adapter belongs to another base model: {why}"
     return UserError(problem, where=str(folder), fix="name its base model as model.source")
 
 
-def check_template(model: ModelRef, template: str | None = None) -> None:
+def check_adapter(model: ModelRef, template: str | None = None) -> None:
     """Raise `UserError` if the chat template of the adapter, which vLLM would ignore, differs from
-    ``template``. By default ``template`` is the template of the base."""
+    ``template``, by default the template of the base. If model and adapter are local folders, also
+    call `check_weights`; otherwise workers call it."""
     assert model.adapter is not None  # callers pass a model with an adapter
     own, adapted = (family_facts(tokenizer_folder(ref)) for ref in (model, model.adapter.ref))
     base = own.templates[-1:] if template is None else (template,)
@@ -111,6 +105,8 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
             where=model.adapter.ref.source,
             fix="name this template as model.chat_template, or remove it",
         )
+    if model.kind == model.adapter.ref.kind == "folder":
+        check_weights(Path(model.adapter.ref.location), Path(model.location))
 
 
 def content_hash(folder: Path) -> str:

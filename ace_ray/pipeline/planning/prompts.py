@@ -51,8 +51,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     assert files.folder is not None  # `resolve_model` has read the files
     context = files.context(engine.get("max_model_len"))
     if plan.model.adapter is not None:
-        adapters.check_template(plan.model, plan.choice.chat_template)
-        adapters.check_local_weights(plan.model)
+        adapters.check_adapter(plan.model, plan.choice.chat_template)
     if files.facts.writes_by_code:  # only the engine can check the prompts
         return facts, "", 0
     chat = Chat.load(
