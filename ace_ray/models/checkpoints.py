@@ -119,11 +119,8 @@ def check_whole(source: Path | S3Store) -> None:
         expected_tensors.setdefault(shard, set()).add(tensor)
     for name in (*weights, *sorted(texts)):
         if name in files.broken:
-            raise UserError(
-                files.broken[name],
-                where=files.location_of(name),
-                fix="replace it with the file itself, or remove it",
-            )
+            fix = "replace it with the file itself, or remove it"
+            raise UserError(files.broken[name], where=files.location_of(name), fix=fix)
         if name not in files.sizes:
             raise UserError("is missing", where=files.location_of(name), fix=_AGAIN)
         if files.sizes[name] <= _POINTER_BYTES:
@@ -147,9 +144,8 @@ def check_whole(source: Path | S3Store) -> None:
             raise UserError(why, where=files.location_of(name), fix=_AGAIN)
         empty = False
     if empty:
-        raise UserError(
-            "the weights contain no tensors", where=files.location_of(weights[0]), fix=_AGAIN
-        )
+        location = files.location_of(weights[0])
+        raise UserError("the weights contain no tensors", where=location, fix=_AGAIN)
 
 
 def check_gguf(path: Path) -> None:

@@ -138,9 +138,8 @@ def write_imported_summary(store: Store, benchmark: Benchmark) -> dict[str, Any]
     numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored_fraction)
     if findings := diagnose(ledger.rows()):
         numbers = {**numbers, "diagnosis": findings}
-    block = with_scores(
-        type(benchmark), {**numbers, **benchmark.tables(numbers)}, headline=total["headline"]
-    )
+    tables = benchmark.tables(numbers)
+    block = with_scores(type(benchmark), {**numbers, **tables}, headline=total["headline"])
     summary = {
         "benchmark": benchmark.name,
         "source": manifest.tree.get("outputs", {}),

@@ -66,11 +66,8 @@ def score(
     if output is None:
         return rejudge_run(path, opens, **again)
     if len(benchmarks) != 1:
-        raise UserError(
-            "external outputs need exactly one benchmark",
-            where=path,
-            fix="name the benchmark of the outputs; to score a stored run again, name no output",
-        )
+        fix = "name the benchmark of the outputs; to score a stored run again, name no output"
+        raise UserError("external outputs need exactly one benchmark", where=path, fix=fix)
     store = opens(output)
     summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
     if opened or read_manifest(store).judging:

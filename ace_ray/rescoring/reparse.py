@@ -179,11 +179,8 @@ def reparse_run(
         )
     # The run stores only the plugins' hashes, and its parsers may be theirs.
     if manifest.tree["identity"].get("plugins") and not plugins and tool_parser is None:
-        raise UserError(
-            "the run's parsers came from plugins",
-            where=store.root,
-            fix="name the plugin files with --plugin",
-        )
+        fix = "name the plugin files with --plugin"
+        raise UserError("the run's parsers came from plugins", where=store.root, fix=fix)
     stored = StoredBenchmarks(run, benchmarks)
     stored_format = manifest.format
     earlier = FormatChoice(
@@ -210,9 +207,8 @@ def reparse_run(
     beside = store.root.rpartition("/")[0] or "/"
     target = opens(output) if output else opens(beside).child(f"reread-{key}")
     if part_names(target):
-        raise UserError(
-            "the folder already contains rows", where=target.root, fix="name another --output"
-        )
+        problem, fix = "the folder already contains rows", "name another --output"
+        raise UserError(problem, where=target.root, fix=fix)
     stored.read()
     target.check_unlinked("rows")
     with AnswerParser(folder, choice, earlier, python) as parser:
@@ -268,10 +264,10 @@ def _reparse_batch(
         if row["status"] not in CHECKED:
             continue
         # An interactive episode would call tools, services and roles that only the run names.
-        needs_more = (
-            benchmark.interactive(entry) or benchmark.needs_logprobs or row["model_calls"] != 1
-        )
-        judged_row = None if needs_more else _rejudge_row(row, read[0], entry, benchmark)
+        needs_more = benchmark.interactive(entry) or benchmark.needs_logprobs
+        judged_row = None
+        if row["model_calls"] == 1 and not needs_more:
+            judged_row = _rejudge_row(row, read[0], entry, benchmark)
         if judged_row is None:
             counts["diverged"] += 1
             judged_row = {

@@ -49,11 +49,8 @@ class StoredBenchmarks:
         config = config.model_copy(update={"benchmarks": sections})
         self.by_name = {benchmark.name: benchmark for benchmark in make_benchmarks(config)}
         if config.backend == EXTERNAL and len(self.by_name) != 1:
-            raise UserError(
-                "outputs of another program have one benchmark, this run has several",
-                where=store.root,
-                fix="name an intact run",
-            )
+            problem = "outputs of another program have one benchmark, this run has several"
+            raise UserError(problem, where=store.root, fix="name an intact run")
         for name, benchmark in self.by_name.items():
             if benchmark.rule_sets != manifest.rule_sets_of(name):
                 raise UserError(
@@ -130,11 +127,8 @@ def _owner_of(
     (name,) = choices if len(choices) == 1 else names if len(names) == 1 else ("",)
     if name not in names:
         which = f"no benchmark {name!r}" if name else "several benchmarks"
-        raise UserError(
-            f"the run has {which}",
-            where=store.root,
-            fix=f"name the one of {', '.join(changes)} with --benchmark: {' or '.join(names)}",
-        )
+        fix = f"name the one of {', '.join(changes)} with --benchmark: {' or '.join(names)}"
+        raise UserError(f"the run has {which}", where=store.root, fix=fix)
     return name
 
 
@@ -149,9 +143,8 @@ def run_entries(benchmark: Benchmark, run: StoredRun) -> Sequence[Entry]:
         every = benchmark.output_entries()
         for row in run.ledger.rows():
             every.get(row.language, row.category, row.id)  # adds an entry that `find_entry` lacks
-        entries: Sequence[Entry] = [
-            e for key in manifest.outputs.categories for e in every.entries_of(*key).values()
-        ]
+        groups = [every.entries_of(*key).values() for key in manifest.outputs.categories]
+        entries: Sequence[Entry] = [entry for group in groups for entry in group]
         # This hash covers all entries of the answered categories, even those without an answer.
         sha256 = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
     else:

@@ -72,9 +72,8 @@ class Lease:
             if tag and not has_ended(_claim(content)):
                 if watched is None:
                     watched = (tag, time.monotonic())
-                    log.info(
-                        f"the run is locked by {_holder_text(content)}; waiting up to {TTL_S:g} s"
-                    )
+                    holder = _holder_text(content)
+                    log.info(f"the run is locked by {holder}; waiting up to {TTL_S:g} s")
                 if tag != watched[0]:
                     raise UserError(
                         f"the run is being written by {_holder_text(content)}",

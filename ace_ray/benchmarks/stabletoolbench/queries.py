@@ -117,11 +117,8 @@ def locate(name: str) -> Path:
 def _load_group(folder: Path, group: str, tools: ToolFolder | None) -> Iterator[Entry]:
     query_file, ids_file = (folder / name for name in files_of(group))
     if not query_file.is_file():
-        raise UserError(
-            f"the group {group} is missing: no such file",
-            where=str(query_file),
-            fix="get the file, or leave the group out",
-        )
+        problem = f"the group {group} is missing: no such file"
+        raise UserError(problem, where=str(query_file), fix="get the file, or leave the group out")
     rows = _queries(query_file)
     ids = dict.fromkeys(_ids(ids_file) if ids_file.is_file() else rows)
     if unknown := [row_id for row_id in ids if row_id not in rows]:
@@ -169,11 +166,8 @@ def _ids(path: Path) -> list[str]:
     if not isinstance(value, list) or any(
         isinstance(query_id, bool) or not isinstance(query_id, (int, str)) for query_id in value
     ):
-        raise UserError(
-            "contains no query ids",
-            where=str(path),
-            fix="write a list of ids, or an object with ids as its keys",
-        )
+        fix = "write a list of ids, or an object with ids as its keys"
+        raise UserError("contains no query ids", where=str(path), fix=fix)
     return [str(query_id) for query_id in value]
 
 

@@ -126,10 +126,8 @@ def _own_request(api: Api, arguments: Any, examples: Sequence[Sequence[str]]) ->
         document["shape_of_the_payload"] = text[:_MAX_TEXT]
     parts = [f"Documentation:\n{json.dumps(document, ensure_ascii=False)}"]
     if examples:
-        replies = "\n".join(
-            f"{request}\n-> {answer}"[: 2 * _MAX_TEXT] for request, answer in examples
-        )
-        parts.append(f"Earlier replies:\n{replies}")
+        replies = [f"{request}\n-> {answer}"[: 2 * _MAX_TEXT] for request, answer in examples]
+        parts.append("\n".join(["Earlier replies:", *replies]))
     parts.append(f"Request:\n{json.dumps(arguments, ensure_ascii=False)}")
     return "\n\n".join(parts)
 
