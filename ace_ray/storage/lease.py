@@ -15,10 +15,10 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.storage.object_store import Store
@@ -37,7 +37,7 @@ class LeaseLost(RunFailed):
         super().__init__(why, resumable=True)
 
 
-class Lease:
+class Lease(AbstractContextManager["Lease"]):
     """The right to write one run. A thread renews it from `acquire` until `release`."""
 
     def __init__(self, store: Store, tag: str, claim: dict[str, Any]) -> None:
@@ -94,9 +94,6 @@ class Lease:
                 self._renew(self._store)
         if self.lost:
             raise LeaseLost(self.lost)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()

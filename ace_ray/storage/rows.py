@@ -296,11 +296,9 @@ def check_values(table: pa.Table) -> None:
             raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
         if name == "status" and (unknown := set(column.unique().to_pylist()) - set(STATUSES)):
             raise ValueError(f"it has rows with the unknown status {min(unknown)!r:.80}")
-        if name in _COUNTS:
-            _check_range(name, column, 0, _MOST_COUNT)
-        elif name in _AMOUNTS:
-            if not pc.all(pc.is_finite(column)).as_py():
-                raise ValueError(f"it has a {name} that is not a number")
+        if name in _AMOUNTS and not pc.all(pc.is_finite(column)).as_py():
+            raise ValueError(f"it has a {name} that is not a number")
+        if name in (*_COUNTS, *_AMOUNTS):
             _check_range(name, column, 0, _MOST_COUNT)
         elif name == "started_at":
             _check_range(name, column.cast(pa.int64()), *_YEARS_US)
