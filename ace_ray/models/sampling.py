@@ -126,9 +126,8 @@ def fill_defaults(
         file = (folder if source in (None, "auto", "vllm") else Path(str(source))) / FILE
         problem = f"{file} recommends no sampling values"
         tree = read_json(file) if file.exists() else {}
-        values = {name: tree.get(name) for name in _OWN} | {
-            "max_tokens": tree.get("max_new_tokens")
-        }
+        values = {name: tree.get(name) for name in _OWN}
+        values["max_tokens"] = tree.get("max_new_tokens")
         defaults = {name: value for name, value in values.items() if value is not None}
         if defaults.get("top_k") == -1:  # -1 means all tokens, as 0 does here
             defaults["top_k"] = 0

@@ -165,8 +165,7 @@ class Sweep:
         time at which the job must end has passed."""
         self._noted = noted
         self.store.check_writable()
-        self._lease = Lease.acquire(self.store)
-        try:
+        with Lease.acquire(self.store) as self._lease:
             claim(self.store, self._config, self.sweep_id, self._new_runs())
             self.comparisons.read()  # another call may have added shares since then
             self._give_shares(keep=True)
@@ -183,8 +182,6 @@ class Sweep:
                 except (StoreOutage, LeaseLost) as error:
                     log.warning(f"{error}; the same command continues the sweep")
                     return INCOMPLETE
-        finally:
-            self._lease.release()
 
     def _new_runs(self) -> list[str]:
         """Return the labels of models whose stored run cannot become the planned run."""
