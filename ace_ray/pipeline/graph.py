@@ -237,8 +237,7 @@ def run_graph(
         stopping: returns whether the graph must end.
         backlog: called after each step of Ray Data with the numbers of blocks that wait.
         worker_options: returns the Ray options that place one engine worker (`placement.reserved`).
-        refit: returns the ``resources`` on other nodes, if the number of workers is a range.
-    """
+        refit: returns the ``resources`` on other nodes, if the number of workers is a range."""
     remaining_rows = sum(len(run_work.rows) for run_work in work)
     ThrottledExecutor.workers = None
     if resources.is_elastic:

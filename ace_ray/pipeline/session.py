@@ -80,8 +80,7 @@ class Session:
 
         Raises:
             UserError: the runs cannot be started with this config; nothing was written.
-            RunFailed: the cluster or the engines failed; stored rows stay.
-        """
+            RunFailed: the cluster or the engines failed; stored rows stay."""
         try:
             self._run_passes()
         except UserError as error:

@@ -102,10 +102,10 @@ def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def readable_json(value: Any) -> str:
+def readable_json(value: Any, indent: int | None = None) -> str:
     """Return ``value`` as JSON with readable non-ASCII characters, so that people can search it.
     Lone surrogates are escaped, since UTF-8 cannot encode them."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 

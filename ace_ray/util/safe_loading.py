@@ -1,7 +1,6 @@
 """Read untrusted JSON with limits on size, depth and number of values, and read the user's YAML.
 
-`json_tree` returns plain values: finite numbers, strings of valid Unicode, and nothing cyclic.
-"""
+`json_tree` returns plain values: finite numbers, strings of valid Unicode, and nothing cyclic."""
 
 from __future__ import annotations
 

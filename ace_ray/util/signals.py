@@ -4,8 +4,7 @@ The command's process starts the driver as a child process in a session of its o
 ``timeout`` and job managers send a signal to all processes of a command. If Ray's processes
 received the signal, they would end, and the rows in flight would be lost. So the command's process
 passes it on to the driver only. The command's process also reports a driver that was killed, for
-example by the kernel, or by Ray's C++ code (exit code 1) because the raylet or the GCS is gone.
-"""
+example by the kernel, or by Ray's C++ code (exit code 1) because the raylet or the GCS is gone."""
 
 from __future__ import annotations
 

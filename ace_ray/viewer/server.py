@@ -3,8 +3,7 @@
 The server writes nothing. A request needs a secret token, since other users of the machine can
 reach the port. Requests with another host name are refused, so that other web pages cannot read
 the responses. The content security policy forbids foreign scripts, and templates escape all values.
-Long texts are folded, and invisible characters are replaced by their names.
-"""
+Long texts are folded, and invisible characters are replaced by their names."""
 
 from __future__ import annotations
 

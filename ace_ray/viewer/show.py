@@ -31,8 +31,7 @@ def show(
     """Print at most ``limit`` rows (0: all) of ``run`` that match ``query``.
 
     If ``query`` names an entry, complete rows are printed, else a list. With ``as_json``, each
-    line is a complete row. Raises `UserError` if a value in ``query`` does not occur in the run.
-    """
+    line is a complete row. Raises `UserError` if a value in ``query`` does not occur in the run."""
     rows = select_known(run, query, base)
     if as_json or query.entry:
         for number, view in enumerate(episodes(run, rows[: limit or None])):
