@@ -6,7 +6,7 @@ Another person may have made the run folder, so every file is validated. An inva
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
@@ -400,6 +400,11 @@ def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
         return ""
     words = "; ".join(f"{name} {join_names(versions, 3)}" for name, versions in mixed.items())
     return f"rows come from several versions: {words}"
+
+
+def timestamp() -> str:
+    """Return the present time as text, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def as_json(value: Any) -> bytes:

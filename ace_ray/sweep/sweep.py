@@ -278,7 +278,6 @@ class Sweep:
         ]
 
     def _plan_checkpoint(self, checkpoint: Checkpoint) -> SweepEntry:
-        """Plan the run of a new or changed checkpoint."""
         run = entry_of_checkpoint(self._config, checkpoint, self.uri)
         self._put(run)
         if self._watching is not None:
@@ -363,7 +362,7 @@ class Sweep:
         return run.run_id not in self._failed and self._is_unfinished(run)
 
     def _is_unfinished(self, run: SweepEntry) -> bool:
-        all_rows = self.comparisons.is_early_stop_off(run)
+        all_rows = run.run_id in self.comparisons.completing
         return run.plan is not None and not is_finished(self.store, run.plan, all_rows=all_rows)
 
     def _planned_runs(self) -> list[SweepEntry]:
@@ -612,7 +611,7 @@ class Sweep:
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid_runs()]:
             line = cost_record(run, self.store, self.any_run.price_per_hour)
-            if line.state == "decided" and self.comparisons.is_early_stop_off(run):
+            if line.state == "decided" and run.run_id in self.comparisons.completing:
                 line.state = "incomplete"
                 line.note = "rows are pending: --complete selected this run"
             # Another process may have completed the run.
