@@ -478,11 +478,9 @@ def _file_tree(path: str) -> tuple[dict[str, Any], Path | None]:
 
 
 # Keys of files and folders that a run reads. Options of benchmarks may be paths, too.
-_PATH_KEYS = frozenset(
-    (
-        *("source", "adapter", "chat_template", "plugins", "checkpoints", "stop_file"),
-        *("reference", "durations_from"),
-    )
+_PATH_KEYS = (
+    *("source", "adapter", "chat_template", "plugins", "checkpoints", "stop_file"),
+    *("reference", "durations_from"),
 )
 
 

@@ -6,14 +6,13 @@ refused, since they would be evaluated as another model."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
-from ace_ray.models.checkpoints import ADAPTER_CONFIG, tensors_of
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, content_sha256, tensors_of
 from ace_ray.models.families import family_facts
 from ace_ray.models.sources import Adapter, ModelRef, tokenizer_folder
 
@@ -111,11 +110,7 @@ def check_adapter(model: ModelRef, template: str | None = None) -> None:
 
 def content_hash(folder: Path) -> str:
     """Return the hash of an adapter's configuration and weights: the adapter's name in vLLM."""
-    total = hashlib.sha256()
-    for path in (folder / ADAPTER_CONFIG, folder / WEIGHTS):
-        with path.open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()[:32]
+    return content_sha256([folder / ADAPTER_CONFIG, folder / WEIGHTS])[:32]
 
 
 def _rank(config: Mapping[str, Any], source: str) -> int:

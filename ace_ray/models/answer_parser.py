@@ -119,13 +119,13 @@ def parser_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
     tool_class = tool and ToolParserManager.get_tool_parser(tool)
     reasoning_class = reasoning and ReasoningParserManager.get_reasoning_parser(reasoning)
     level = getattr(tool_class, "default_tool_strict_level", None)
-    strict = "auto" if level is None else str(getattr(level, "name", level)).lower()
+    strict_level = "auto" if level is None else str(getattr(level, "name", level)).lower()
     return {
         "vllm": vllm.__version__,
         "tool_parser": _source_of(tool, tool_class),
         "reasoning_parser": _source_of(reasoning, reasoning_class),
         "VLLM_ENFORCE_STRICT_TOOL_CALLING": bool(envs.VLLM_ENFORCE_STRICT_TOOL_CALLING),
-        "tool_strict_level": strict,
+        "tool_strict_level": strict_level,
     }
 
 

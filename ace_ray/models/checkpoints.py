@@ -6,6 +6,7 @@ dtype, shape and position of each tensor; the data follows
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
@@ -20,6 +21,7 @@ from typing import BinaryIO
 from ace_ray.errors import UserError, first_line
 from ace_ray.storage.object_store import LocalStore, S3Store, Store, UnreachableStore
 from ace_ray.storage.object_store.local import open_regular_file
+from ace_ray.util.grouping import grouped
 from ace_ray.util.safe_loading import parse_limited_json
 
 INDEX = "model.safetensors.index.json"
@@ -103,6 +105,9 @@ class _Files:
         """Return the path or URL of the file ``name``, for messages."""
         return f"{self.store.root}/{name}"
 
+    def error(self, name: str, problem: str, fix: str = _AGAIN) -> UserError:
+        return UserError(problem, where=self.location_of(name), fix=fix)
+
 
 def check_whole(source: Path | S3Store) -> None:
     """Raise `UserError` unless the model or adapter at ``source`` is complete.
@@ -114,15 +119,13 @@ def check_whole(source: Path | S3Store) -> None:
     index = _index(files, INDEX)
     weights = _weights(files, index)
     texts = [name for name in files.names if name.endswith(_TEXTS)]
-    expected_tensors: dict[str, set[str]] = {}
-    for tensor, shard in index.items():
-        expected_tensors.setdefault(shard, set()).add(tensor)
+    expected_tensors = grouped((shard, tensor) for tensor, shard in index.items())
     for name in (*weights, *sorted(texts)):
         if name in files.broken:
             fix = "replace it with the file itself, or remove it"
-            raise UserError(files.broken[name], where=files.location_of(name), fix=fix)
+            raise files.error(name, files.broken[name], fix)
         if name not in files.sizes:
-            raise UserError("is missing", where=files.location_of(name), fix=_AGAIN)
+            raise files.error(name, "is missing")
         if files.sizes[name] <= _POINTER_BYTES:
             with _wrap_errors(files, name, "cannot be read"), files.store.open(name) as file:
                 _refuse_pointer(file, files.location_of(name))
@@ -131,21 +134,17 @@ def check_whole(source: Path | S3Store) -> None:
         if name.endswith(".safetensors"):
             tensors = {tensor for tensor, _ in _header(files, name)}
             empty = empty and not tensors
-            if lost := expected_tensors.get(name, set()) - tensors:
-                raise UserError(
-                    f"the index places tensor {min(lost)} in {name}, which does not contain it",
-                    where=files.location_of(INDEX),
-                    fix=_AGAIN,
-                )
+            if lost := {*expected_tensors.get(name, ())} - tensors:
+                why = f"the index places tensor {min(lost)} in {name}, which does not contain it"
+                raise files.error(INDEX, why)
             continue
         with _wrap_errors(files, name, "cannot be read"):
             why = _pickle_problem(files, name)
         if why:
-            raise UserError(why, where=files.location_of(name), fix=_AGAIN)
+            raise files.error(name, why)
         empty = False
     if empty:
-        location = files.location_of(weights[0])
-        raise UserError("the weights contain no tensors", where=location, fix=_AGAIN)
+        raise files.error(weights[0], "the weights contain no tensors")
 
 
 def check_gguf(path: Path) -> None:
@@ -260,7 +259,7 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     files = _Files(folder)
     index = _index(files, INDEX)
-    for shard in _shards(files):
+    for shard in shards_of(folder):
         # Tied tensors may be stored in two shards. The index decides which one counts.
         header = _header(files, shard)
         tensors |= {name: tensor for name, tensor in header if index.get(name, shard) == shard}
@@ -269,10 +268,7 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 def shards_of(folder: Path) -> list[str]:
     """Return the weight files that the index names; without an index, all ``*.safetensors``."""
-    return _shards(_Files(folder))
-
-
-def _shards(files: _Files) -> list[str]:
+    files = _Files(folder)
     index = _index(files, INDEX)
     return sorted(set(index.values())) if index else _safetensors(files.names)
 
@@ -287,6 +283,15 @@ def parameters(folder: Path) -> int | None:
 
 def weight_bytes(folder: Path) -> int:
     return sum((folder / shard).stat().st_size for shard in shards_of(folder))
+
+
+def content_sha256(paths: Iterable[Path]) -> str:
+    """Return the SHA-256 of the contents of files."""
+    total = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
 
 
 def index_of(raw: bytes) -> dict[str, str]:
@@ -321,13 +326,13 @@ def _wrap_errors(files: _Files, name: str, wrong: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError("is missing", where=files.location_of(name), fix=_AGAIN) from error
+        raise files.error(name, "is missing") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OSError) and isinstance(files.store, S3Store):
             problem = f"cannot be read now: {first_line(error)}"
             raise UnreachableStore(problem, where=files.store.root, fix="try again") from error
         fix = "check its permissions" if isinstance(error, PermissionError) else _AGAIN
-        raise UserError(f"{wrong}: {error}", where=files.location_of(name), fix=fix) from error
+        raise files.error(name, f"{wrong}: {error}", fix) from error
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:

@@ -127,21 +127,19 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class FormatChoice:
-    """Format of a model: how chats are rendered and answers are parsed.
-
-    Attributes:
-        reasoning_parser: a parser of vLLM, ``auto`` (removes ``<think>`` blocks) or ``none``.
-        tool_parser: a parser of vLLM; None: tools cannot be offered.
-        chat_template: text of a template that replaces the model's.
-        plugins: (name, text) of files with further parsers.
-        start_date: the date in prompts that contain one."""
+    """Format of a model: how chats are rendered and answers are parsed."""
 
     reasoning_parser: str = "auto"
+    """A parser of vLLM, ``auto`` (removes ``<think>`` blocks) or ``none``."""
     tool_parser: str | None = None
+    """A parser of vLLM; None: tools cannot be offered."""
     chat_template: str | None = None
+    """Text of a template that replaces the model's."""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     plugins: tuple[tuple[str, str], ...] = ()
+    """(name, text) of files with further parsers."""
     start_date: str | None = None
+    """The date in prompts that contain one."""
 
     @property
     def vllm_reasoning_parser(self) -> str | None:

@@ -13,7 +13,6 @@ After each later swap, the logprobs must differ from the earlier ones if the wei
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from ace_ray.models.checkpoints import shards_of, weight_bytes
+from ace_ray.models.checkpoints import content_sha256, shards_of, weight_bytes
 from ace_ray.util.subprocesses import run_module
 
 # Probe texts: prose, a call and data.
@@ -193,8 +192,4 @@ def available_bytes() -> int:
 
 def weights_hash(folder: Path) -> str:
     """Return the SHA-256 of the contents of the weight files."""
-    total = hashlib.sha256()
-    for shard in shards_of(folder):
-        with (folder / shard).open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()
+    return content_sha256(folder / shard for shard in shards_of(folder))

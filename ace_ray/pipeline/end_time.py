@@ -107,8 +107,7 @@ class RowTimes:
         end: time at which all rows must have ended; None for no limit.
         runs: indexes of the runs with pending rows, which share the time until ``end``.
         cancel: cancels the rows of a run that are in flight. Returns False if the run must go on,
-            because none of its rows has ended yet.
-    """
+            because none of its rows has ended yet."""
 
     def __init__(
         self, end: float | None, runs: Sequence[int], cancel: Callable[[int], bool]

@@ -35,7 +35,7 @@ from ace_ray.pipeline.monitoring.utilization import Backlog
 from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.storage.durations import Durations
-from ace_ray.storage.object_store import LocalStore, Store
+from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.rows import PLAN
 
 # Maximum number of blocks in the queue of a checker.
@@ -237,8 +237,7 @@ def run_graph(
         stopping: returns whether the graph must end.
         backlog: called after each step of Ray Data with the numbers of blocks that wait.
         worker_options: returns the Ray options that place one engine worker (`placement.reserved`).
-        refit: returns the ``resources`` on other nodes, if the number of workers is a range.
-    """
+        refit: returns the ``resources`` on other nodes, if the number of workers is a range."""
     remaining_rows = sum(len(run_work.rows) for run_work in work)
     ThrottledExecutor.workers = None
     if resources.is_elastic:
@@ -287,6 +286,8 @@ def _graph(
     give_back_memory()
     lengths = {run_work.run: len(run_work.rows) for run_work in work}
     waiting = min(planned.num_blocks(), WAITING_BLOCKS)
+    is_local = isinstance(job.runs[0].store, LocalStore)
+    node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     answered = map_blocks(
         planned,
         EngineWorker,
@@ -328,16 +329,9 @@ def _graph(
             max_tasks_in_flight_per_actor=waiting + 8,
         ),
         num_cpus=WRITER_CPUS,
-        ray_remote_args_fn=_writer_place(job.runs[0].store),
+        # A local store is on the driver's node.
+        ray_remote_args_fn=(lambda: {"scheduling_strategy": node}) if is_local else None,
     )
-
-
-def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
-    """Return a function that places the writer on the driver's node, or None for a remote store."""
-    if not isinstance(store, LocalStore):
-        return None
-    node = ray.get_runtime_context().get_node_id()
-    return lambda: {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
 
 
 def _configure() -> None:

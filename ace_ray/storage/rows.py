@@ -102,10 +102,10 @@ def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def readable_json(value: Any) -> str:
+def readable_json(value: Any, indent: int | None = None) -> str:
     """Return ``value`` as JSON with readable non-ASCII characters, so that people can search it.
     Lone surrogates are escaped, since UTF-8 cannot encode them."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
@@ -293,11 +293,9 @@ def check_values(table: pa.Table) -> None:
             raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
         if name == "status" and (unknown := set(column.unique().to_pylist()) - set(STATUSES)):
             raise ValueError(f"it has rows with the unknown status {min(unknown)!r:.80}")
-        if name in _COUNTS:
-            _check_range(name, column, 0, _MOST_COUNT)
-        elif name in _AMOUNTS:
-            if not pc.all(pc.is_finite(column)).as_py():
-                raise ValueError(f"it has a {name} that is not a number")
+        if name in _AMOUNTS and not pc.all(pc.is_finite(column)).as_py():
+            raise ValueError(f"it has a {name} that is not a number")
+        if name in (*_COUNTS, *_AMOUNTS):
             _check_range(name, column, 0, _MOST_COUNT)
         elif name == "started_at":
             _check_range(name, column.cast(pa.int64()), *_YEARS_US)

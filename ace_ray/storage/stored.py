@@ -5,9 +5,8 @@ Another person may have made the run folder, so every file is validated. An inva
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
@@ -16,6 +15,7 @@ from ace_ray.config.former_keys import with_present_early_keys, with_present_key
 from ace_ray.config.schema import validate_tree
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
+from ace_ray.storage.rows import readable_json
 from ace_ray.types import RULE_SETS, canonical_json
 from ace_ray.util.safe_loading import bounded_time, json_object
 from ace_ray.util.sanitizing import join_names
@@ -390,12 +390,14 @@ def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
     return f"rows come from several versions: {words}"
 
 
+def timestamp() -> str:
+    """Return the present time as text, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def as_json(value: Any) -> bytes:
     """Return ``value`` as indented JSON."""
-    try:
-        return json.dumps(value, indent=2, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # a lone surrogate must be escaped
-        return json.dumps(value, indent=2).encode()
+    return readable_json(value, indent=2).encode()
 
 
 def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:

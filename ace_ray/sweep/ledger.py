@@ -131,9 +131,7 @@ def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[in
 def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
     """Read the lines and steps that earlier executions wrote. A missing or damaged ledger counts as
     empty, since it is built again from the runs."""
-    content = store.get(LEDGER)
-    if content is None:
-        return [], set()
+    content = store.get(LEDGER) or b""
     try:
         ledger = validate_tree(_Ledger, json_object(content, LEDGER), where=LEDGER)
     except UserError:

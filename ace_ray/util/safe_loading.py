@@ -1,7 +1,6 @@
 """Read untrusted JSON with limits on size, depth and number of values, and read the user's YAML.
 
-`json_tree` returns plain values: finite numbers, strings of valid Unicode, and nothing cyclic.
-"""
+`json_tree` returns plain values: finite numbers, strings of valid Unicode, and nothing cyclic."""
 
 from __future__ import annotations
 
@@ -107,7 +106,6 @@ def yaml_tree(text: str) -> Any:
 
 
 def _yaml_problem(error: Exception) -> str:
-    """Return the line and the problem of a YAML ``error``."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or not problem:
         return f": {' '.join(str(error).split())[:300]}"

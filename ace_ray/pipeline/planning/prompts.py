@@ -64,7 +64,8 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     facts["chat_template_sha256"] = chat.template_sha256
     if plan.native:
         # Prompts of a single call may contain earlier calls, too.
-        has_calls = _is_interactive(plan) or any('"tool_calls"' in o for o in plan.openings)
+        has_calls = any('"tool_calls"' in opening for opening in plan.openings)
+        has_calls = has_calls or bool(plan.rows.interactive.any())
         chat.require_tools(plan.model.source, episodes=has_calls)
         facts["chat_template_sha256"] = chat.tools_template_sha256
         if has_calls and chat.is_single_call:
@@ -82,10 +83,6 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
         return len(chat.encode(chat.render(messages, tools)))
 
     return facts, *_check_fit(plan, count, context)
-
-
-def _is_interactive(plan: Plan) -> bool:
-    return bool(plan.rows.interactive.any())
 
 
 def _check_variables(plan: Plan, chat: Chat) -> None:
@@ -112,7 +109,7 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
     tools. ``candidate`` is None for an endpoint, whose template is unknown."""
     from ace_ray.models.chat import Chat
 
-    for name, roles in plan.bindings.items() if _is_interactive(plan) else ():
+    for name, roles in plan.bindings.items() if plan.rows.interactive.any() else ():
         for role, binding in roles.items():
             chat, tools = candidate, plan.benchmarks[name].role_tools(role)
             location, fix = f"benchmarks.{name}.{role}", "use another model or an endpoint for it"
