@@ -59,11 +59,8 @@ def _result_files(folder: Path) -> dict[str, Path]:
     """Return the files of an official result folder by category, in the order of `CATEGORIES`."""
     files = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
     if not files:
-        raise UserError(
-            "contains no data_<category>_result.json",
-            where=str(folder),
-            fix="name a JSON lines file or one model's folder, result_all/result_<lang>/<model>",
-        )
+        fix = "name a JSON lines file or one model's folder, result_all/result_<lang>/<model>"
+        raise UserError("contains no data_<category>_result.json", where=str(folder), fix=fix)
     for category, file in files.items():
         require_known("category", category, CATEGORIES, str(file))
     return {category: files[category] for category in CATEGORIES if category in files}
@@ -73,11 +70,8 @@ def _language_of(folder: Path) -> str:
     for part in reversed(folder.absolute().parts):
         if (match := _LANGUAGE_FOLDER.fullmatch(part)) and match[1] in LANGUAGES:
             return match[1]
-    raise UserError(
-        "no part of this path names the language",
-        where=str(folder),
-        fix="keep the official layout, result_en/<model> or result_zh/<model>",
-    )
+    fix = "keep the official layout, result_en/<model> or result_zh/<model>"
+    raise UserError("no part of this path names the language", where=str(folder), fix=fix)
 
 
 def _read_results(path: Path, language: str, category: str, entries: Entries) -> Iterator[Placed]:

@@ -33,11 +33,9 @@ def literal(node: ast.expr, location: Path) -> Any:
     try:
         return ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise UserError(
-            "is code that would have to be executed, not a literal",
-            where=f"{location}:{node.lineno}",
-            fix="import an unmodified checkout of the official repository",
-        ) from error
+        problem = "is code that would have to be executed, not a literal"
+        fix = "import an unmodified checkout of the official repository"
+        raise UserError(problem, where=f"{location}:{node.lineno}", fix=fix) from error
 
 
 def assignments(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -120,11 +118,8 @@ def read_prompts(root: Path) -> dict[str, str]:
         prefix = "" if module in PROMPT_MODULES else f"{module}:"
         texts = _module_texts(parse_python(root, relative))
         if not texts:
-            raise UserError(
-                "assigns no text constants",
-                where=str(root / relative),
-                fix="import an unmodified checkout of the official repository",
-            )
+            fix = "import an unmodified checkout of the official repository"
+            raise UserError("assigns no text constants", where=str(root / relative), fix=fix)
         prompts |= {prefix + name: text for name, text in texts.items()}
     for module in PHRASE_MODULES:
         tree = parse_python(root, f"{SOURCES}/{module}.py")
