@@ -47,7 +47,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     agents, both have ``result`` (the final state) and ``process`` (the calls) instead. Categories
     are read in a fixed order. Raises `UserError` at a line that is invalid."""
     if path.is_file():
-        return unique_outputs(read_json_lines(path, entries, _episode_of), path)
+        return unique_outputs(read_json_lines(path, entries, _episode), path)
     if not path.is_dir():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
     files, language = _result_files(path), _language_of(path)
@@ -79,14 +79,10 @@ def _read_results(path: Path, language: str, category: str, entries: Entries) ->
         entry_id = text_of(row, "id", location)
         entry = entries.find(entry_id, location, language=language, category=category)
         # Official files have one sample per id. A key "sample" in them has another meaning.
-        yield location, Output(entry, 0, _episode(entry, row, "result", location))
+        yield location, Output(entry, 0, _episode(entry, row, location, "result"))
 
 
-def _episode_of(entry: Entry, row: Row, location: str) -> Episode:
-    return _episode(entry, row, "output", location)
-
-
-def _episode(entry: Entry, row: Row, key: str, location: str) -> Episode:
+def _episode(entry: Entry, row: Row, location: str, key: str = "output") -> Episode:
     if entry.category in AGENT:
         after, process = value_of(row, "result", location), value_of(row, "process", location)
         return Episode(state={"after": after, "process": process})

@@ -222,7 +222,8 @@ def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]
     """Group runs that differ only in the variant. A group has at most one run of each variant."""
     alike: dict[str, list[dict[str, BenchmarkResult]]] = {}
     for run in runs:
-        series = alike.setdefault(_series_key(run), [])
+        conditions = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
+        series = alike.setdefault(canonical_json([run.candidate, conditions]), [])
         variant = identity_value(run, "variant")
         room: dict[str, BenchmarkResult] = next((s for s in series if variant not in s), {})
         if not room:
@@ -233,8 +234,3 @@ def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]
         for series in alike.values()
         for by_variant in series
     ]
-
-
-def _series_key(run: BenchmarkResult) -> str:
-    basis: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
-    return canonical_json([run.candidate, basis])

@@ -47,11 +47,6 @@ def assignments(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield statement.target, statement.value
 
 
-def is_prose(text: str) -> bool:
-    """Return whether a string constant is part of a text for a model, not a key or a mode."""
-    return " " in text or not text.isascii()
-
-
 def phrases(function: Function, ignored: frozenset[int] = frozenset()) -> list[str]:
     """Return the prose in the string constants of a function, outermost first.
 
@@ -64,7 +59,8 @@ def phrases(function: Function, ignored: frozenset[int] = frozenset()) -> list[s
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in ignored
-        and is_prose(node.value)
+        # Prose is part of a text for a model; other constants are keys or modes.
+        and (" " in node.value or not node.value.isascii())
     ]
 
 
