@@ -205,9 +205,8 @@ def reparse_run(
     beside = store.root.rpartition("/")[0] or "/"
     target = opens(output) if output else opens(beside).child(f"reread-{key}")
     if part_names(target):
-        raise UserError(
-            "the folder already contains rows", where=target.root, fix="name another --output"
-        )
+        problem = "the folder already contains rows"
+        raise UserError(problem, where=target.root, fix="name another --output")
     stored.read()
     target.check_unlinked("rows")
     with AnswerParser(folder, choice, earlier, python) as parser:

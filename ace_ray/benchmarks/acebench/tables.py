@@ -139,14 +139,8 @@ def tables(runs: Sequence[BenchmarkResult], rules: str) -> Iterator[Table]:
     def special(run: BenchmarkResult) -> list[Value]:
         return [category(run, run.summary["combined"], name, rules) for name in _SPECIAL.values()]
 
-    yield _table(
-        "table3",
-        "accuracy on Special data (%)",
-        list(_SPECIAL),
-        runs,
-        special,
-        "rows of special categories",
-    )
+    title = "accuracy on Special data (%)"
+    yield _table("table3", title, list(_SPECIAL), runs, special, "rows of special categories")
 
     def agents(run: BenchmarkResult) -> list[Value]:
         block = run.summary["combined"]

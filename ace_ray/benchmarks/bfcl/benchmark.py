@@ -33,11 +33,7 @@ from ace_ray.benchmarks.bfcl.options import (
     requested_categories,
 )
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
-from ace_ray.benchmarks.bfcl.prompts import (
-    SystemlessModel,
-    official_prompts,
-    own_prompts,
-)
+from ace_ray.benchmarks.bfcl.prompts import SystemlessModel, official_prompts, own_prompts
 from ace_ray.benchmarks.bfcl.score import tables
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.bfcl.score.summary import add_metrics, summarize

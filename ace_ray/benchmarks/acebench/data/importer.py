@@ -145,9 +145,8 @@ def _json_bytes(value: Any, location: Path) -> bytes:
         json_value(text.encode(), location)  # keys 1 and "1" are the same in JSON
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"contains literals that JSON cannot represent: {error}", where=str(location)
-        ) from error
+        problem = f"contains literals that JSON cannot represent: {error}"
+        raise UserError(problem, where=str(location)) from error
 
 
 def pull(*, url: str = OFFICIAL_URL, sha256: str | None = None) -> Path:
@@ -228,9 +227,8 @@ def _unpack(archive: bytes, into: Path, location: str) -> None:
             for info in tar:
                 path = PurePosixPath(info.name)
                 if path.is_absolute() or ".." in path.parts:
-                    raise UserError(
-                        f"contains a path outside the folder: {info.name!r}", where=location
-                    )
+                    problem = f"contains a path outside the folder: {info.name!r}"
+                    raise UserError(problem, where=location)
                 if info.isdir():
                     continue
                 file = tar.extractfile(info) if info.isreg() else None
