@@ -113,8 +113,8 @@ def figure6(runs: Sequence[BenchmarkResult], rules: str) -> tuple[list[Table], l
         ranked = [kind for kind, _ in sum(counts, Counter()).most_common()]
         lines: list[list[Value]] = []
         for run, label, kinds, count in zip(runs, labels, errors, counts, strict=True):
-            categories = run.summary["combined"]["categories"]
-            scored = sum(categories[name]["scored"] for name in GROUPS[group] if name in categories)
+            present = run.summary["combined"]["categories"]
+            scored = sum(present[name]["scored"] for name in GROUPS[group] if name in present)
             numbers = [scored, count.total(), *(count[kind] for kind in ranked)]
             lines.append([label, *(numbers if kinds is not None else [None] * len(numbers))])
         name, title = f"figure6-{group}", f"Figure 6: kinds of errors on {group.capitalize()} data"

@@ -152,15 +152,8 @@ def _verdict(turns: Sequence[Turn], cut: tuple[str, str], total: int) -> Verdict
     passed = [turn.passed for turn in turns]
     kind, error = cut
     if not kind and not all(passed):
-        number = 1 + passed.index(False)
-        turn = turns[number - 1]
-        if not turn.called:
-            kind, error = NO_CALLS, f"turn {number} has no calls"
-        elif turn.state:
-            kind, error = STATE, f"after turn {number}, {turn.state} differs"
-        else:
-            problem = f"turn {number} lacks {turn.missing} results of the gold calls"
-            kind, error = RESPONSE, problem
+        failed = passed.index(False)
+        kind, error = _failure(turns[failed], failed + 1)
     divisor = max(1, total)
     metrics = {
         "turns_passed": sum(passed) / divisor,
@@ -169,6 +162,14 @@ def _verdict(turns: Sequence[Turn], cut: tuple[str, str], total: int) -> Verdict
         **{f"turn_{n}": float(n <= len(passed) and passed[n - 1]) for n in range(1, total + 1)},
     }
     return Verdict(not kind, kind, error, metrics)
+
+
+def _failure(turn: Turn, number: int) -> tuple[str, str]:
+    if not turn.called:
+        return NO_CALLS, f"turn {number} has no calls"
+    if turn.state:
+        return STATE, f"after turn {number}, {turn.state} differs"
+    return RESPONSE, f"turn {number} lacks {turn.missing} results of the gold calls"
 
 
 _IGNORED = str.maketrans("", "", ",./-_*^()")
@@ -186,10 +187,7 @@ def check_agentic(
         verdict = Verdict(False, "agentic:inference_error", f"the episode was cut: {ending}")
     elif not texts or not texts[-1]:
         verdict = Verdict(False, "agentic:no_last_message", "no answer is a text without calls")
-    elif any(
-        re.search(rf"\b{re.escape(_normalize(answer))}\b", _normalize(texts[-1]))
-        for answer in acceptable
-    ):
+    elif _contains(_normalize(texts[-1]), acceptable):
         verdict = Verdict(True)
     else:
         problem = "no acceptable answer is in the last message"
@@ -202,6 +200,10 @@ def _message(answer: Answer) -> str:
     if answer.calls and not answer.unreadable:
         return str({answer.calls[0].name: answer.calls[0].arguments})
     return answer.text or ""
+
+
+def _contains(text: str, acceptable: Sequence[str]) -> bool:
+    return any(re.search(rf"\b{re.escape(_normalize(answer))}\b", text) for answer in acceptable)
 
 
 def _normalize(text: str) -> str:
