@@ -270,11 +270,9 @@ class Judge:
         roles = manifest.identity.roles.get(benchmark.name, {})
         stored = {"role": roles.get("judge", role), "questions": facts["questions"]}
         if paths := differences(stored | manifest.judging.get(benchmark.name, {}), facts):
-            raise UserError(
-                f"the run has verdicts of another judge ({', '.join(paths)} differ)",
-                where="--judge",
-                fix="name the same judge; another judge needs a separate run",
-            )
+            problem = f"the run has verdicts of another judge ({', '.join(paths)} differ)"
+            fix = "name the same judge; another judge needs a separate run"
+            raise UserError(problem, where="--judge", fix=fix)
         return facts
 
     def _run(self, work: Callable[[EndpointModel], Awaitable[_T]]) -> _T:

@@ -78,11 +78,9 @@ class StoredBenchmarks:
 
     def _entry(self, key: tuple[str, str, str, str]) -> Entry:
         if key not in self._entries:
-            raise UserError(
-                f"the data does not contain the entry {key} of a row",
-                where=self._run.uri,
-                fix="name the data with which the run was evaluated",
-            )
+            problem = f"the data does not contain the entry {key} of a row"
+            fix = "name the data with which the run was evaluated"
+            raise UserError(problem, where=self._run.uri, fix=fix)
         return self._entries[key]
 
 
@@ -96,11 +94,9 @@ def _use_trusted_file(
     files = {name.rpartition(":")[2]: name for name in choices if is_local(name)}
     trusted = files.get(section.name.rpartition(":")[2])
     if trusted is None:
-        raise UserError(
-            f"the run's checks are in a local file, {section.name}",
-            where=store.root,
-            fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
-        )
+        problem = f"the run's checks are in a local file, {section.name}"
+        fix = "if you trust that code, name it with --benchmark FILE.py:CLASS"
+        raise UserError(problem, where=store.root, fix=fix)
     return section.model_copy(update={"name": trusted})
 
 
@@ -112,11 +108,9 @@ def _change_options(
     for key, value in changes.items():
         may_move = key == "data" or (isinstance(value, str) and os.path.exists(value))
         if not may_move and section.options.get(key, value) != value:
-            raise UserError(
-                f"the run was made with {key} = {section.options[key]!r:.100}",
-                where=store.root,
-                fix=f"name only files that have moved; for another {key}, evaluate again",
-            )
+            problem = f"the run was made with {key} = {section.options[key]!r:.100}"
+            fix = f"name only files that have moved; for another {key}, evaluate again"
+            raise UserError(problem, where=store.root, fix=fix)
     return section.model_copy(update=changes)
 
 
@@ -150,9 +144,7 @@ def run_entries(benchmark: Benchmark, run: StoredRun) -> Sequence[Entry]:
     else:
         entries, sha256 = benchmark.dataset(), manifest.entries.get(name)
     if sha256 is not None and sha256 != data_hash(entries):
-        raise UserError(
-            f"the data of {name} differs from the data of this run",
-            where=run.uri,
-            fix="restore the data (its hash is in run.json), or evaluate the run again",
-        )
+        problem = f"the data of {name} differs from the data of this run"
+        fix = "restore the data (its hash is in run.json), or evaluate the run again"
+        raise UserError(problem, where=run.uri, fix=fix)
     return entries

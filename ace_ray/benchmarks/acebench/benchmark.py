@@ -26,17 +26,8 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     open_environment,
 )
 from ace_ray.benchmarks.acebench.gold import gold_of, replays
-from ace_ray.benchmarks.acebench.options import (
-    CHOICES,
-    MULTI_TURN,
-    NORMAL,
-    SPECIAL,
-    UPSTREAM_MESSAGES,
-    check_native,
-    expand_names,
-    wording,
-)
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
+from ace_ray.benchmarks.acebench.options import check_native, expand_names, wording
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT, entries_of, read_outputs
 from ace_ray.benchmarks.acebench.rollout import (
     Protocol,
@@ -90,7 +81,7 @@ class ACEBench(Benchmark):
     without_native = "benchmarks.acebench.mode: prompt"
     Options = ACEBenchOptions
     groups = paper.PAPER_GROUPS
-    choices = CHOICES
+    choices = groups.CHOICES
 
     def __init__(self, options: ACEBenchOptions) -> None:
         super().__init__(options)
@@ -346,7 +337,7 @@ class ACEBench(Benchmark):
             yield f"the variant of the prompt is {self._prompts.variant}"
         if self._wording == "own" or (standard and self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256):
             yield "the prompts are not official"
-        if self._options.max_messages != UPSTREAM_MESSAGES:
+        if self._options.max_messages != groups.UPSTREAM_MESSAGES:
             yield f"agent episodes have at most {self._options.max_messages} messages"
 
 
@@ -356,14 +347,14 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
     ``entry.data`` is the published question row and ``entry.gold`` the ``ground_truth`` of its
     answer row. Each row of a multi-turn dialogue is judged separately. ``output`` is None if the
     answer is missing. Raises `ValueError` for an agent category."""
-    if entry.category in SPECIAL:
+    if entry.category in groups.SPECIAL:
         return {
             "official": official_special(entry, output),
             "strict": strict_special(entry, output),
         }
-    if entry.category not in NORMAL:
+    if entry.category not in groups.NORMAL:
         raise ValueError(f"{entry.category} is an agent category; use check_agent")
-    decoded = decode_for_both_rules(output, whole_output=entry.category in MULTI_TURN)
+    decoded = decode_for_both_rules(output, whole_output=entry.category in groups.MULTI_TURN)
     return {
         "official": official_normal(entry, decoded),
         "strict": strict_normal(entry, decoded.strict),
@@ -372,6 +363,6 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
 def holds_calls(entry: Entry, output: str) -> bool:
     """Return whether a rule set reads a call in ``output``, or upstream would run code from it."""
-    decoded = decode_for_both_rules(output, whole_output=entry.category in MULTI_TURN)
+    decoded = decode_for_both_rules(output, whole_output=entry.category in groups.MULTI_TURN)
     calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
     return decoded.unsafe or any(calls)

@@ -99,11 +99,9 @@ class StableToolBench(Benchmark):
         if options.judge == "none":
             for key in ("fac", "reference"):
                 if getattr(options, key):
-                    raise UserError(
-                        "needs a judge, but judge is none",
-                        where=f"{_WHERE}.{key}",
-                        fix="name a judge, or leave this key out",
-                    )
+                    problem = "needs a judge, but judge is none"
+                    fix = "name a judge, or leave this key out"
+                    raise UserError(problem, where=f"{_WHERE}.{key}", fix=fix)
         else:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
         # Answers as JSON text, by group and query id: a long chain cannot be pickled.

@@ -87,11 +87,9 @@ def mirror_system(upstream: Path) -> str:
     checkout lacks the message."""
     text = assigned_text(parse_python(upstream, PROMPTS_FILE), _VARIABLE)
     if text is None:
-        raise UserError(
-            f"does not assign a string to {_VARIABLE}",
-            where=str(upstream / PROMPTS_FILE),
-            fix="give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers",
-        )
+        problem = f"does not assign a string to {_VARIABLE}"
+        fix = "give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers"
+        raise UserError(problem, where=str(upstream / PROMPTS_FILE), fix=fix)
     return text
 
 
