@@ -182,10 +182,11 @@ class Session:
         for kind, later in (self._tallies[-1].isolated if self._tallies else {}).items():
             isolated.setdefault(kind, {}).update(later)
         # Rows that wait for a preparation are stored, and the stored rows count all deaths so far.
-        for run in self.runs:
-            for row_id in run.shared_row_ids():
-                if (isolated_row := isolated.get("engine", {}).get(row_id)) is not None:
-                    isolated["engine"][row_id] = replace(isolated_row, stored=isolated_row.deaths)
+        engine_rows = isolated.get("engine", {})
+        for ledger in (run.ledger for run in self.runs):
+            for row_id in map(bytes.decode, ledger.ids[ledger.set_aside == SHARED.encode()]):
+                if (isolated_row := engine_rows.get(row_id)) is not None:
+                    engine_rows[row_id] = replace(isolated_row, stored=isolated_row.deaths)
         return isolated
 
     def _count_settled(self) -> int:

@@ -161,8 +161,9 @@ class _Reader:
             if category == groups.SQL and isinstance(row.get("question"), list):
                 row["question"] = [row["question"]]  # the messages of the only turn
             config, classes = row.get("initial_config"), row.get("involved_classes")
-            has_states = isinstance(config, dict) and isinstance(classes, list)
-            if category == groups.COMPOSITE and has_states:
+            if not (isinstance(config, dict) and isinstance(classes, list)):
+                continue
+            if category == groups.COMPOSITE:
                 # Two rows also have states outside a class, which upstream does not read.
                 row["initial_config"] = {name: config[name] for name in config if name in classes}
         return rows
