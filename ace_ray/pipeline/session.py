@@ -35,6 +35,7 @@ from ace_ray.pipeline.planning.cluster_fit import ClusterFit, fit_cluster
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.storage.parts import new_session, part_names
+from ace_ray.storage.rows import SHARED
 from ace_ray.storage.stored import read_timing
 from ace_ray.util import log
 from ace_ray.util.signals import Interrupts
