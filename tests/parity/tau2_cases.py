@@ -196,7 +196,9 @@ def script(pool: Pool, rng: random.Random) -> Script:
     talk, solo = conversation(pool, rng), pool.category.solo
     replies: dict[str, list[tuple[str, list[Call]]]] = {"assistant": [], "user": []}
     noise = rng.choice([0, 0, 0.1, 0.3])
-    before, can_call = "", bool(pool.category.user_tools)
+    before = ""
+    # A user without tools, as in some banking tasks, cannot call any.
+    can_call = any(side == "user" and calls for side, _, calls in talk.turns)
     for side, text, calls in talk.turns[:-1]:
         if before and side != before:  # a side goes on until it says something
             replies[before].append(("Please do that.", []))

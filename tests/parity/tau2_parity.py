@@ -204,8 +204,9 @@ class Comparison:
                 self.report.count(f"episodes, {name}", restarted=1)
                 continue
             episode, chats = played(limited[plan.limits], plan)
-            verdict = limited[plan.limits].verdicts(plan.entry, episode)["official"]
-            problems = [*self.episode_problems(plan, episode.state, chats, verdict, theirs)]
+            state = {**episode.state, NL_MET: [True] * len(nl_assertions(plan.entry))}
+            verdict = limited[plan.limits].verdicts(plan.entry, Episode(state=state))["official"]
+            problems = [*self.episode_problems(plan, state, chats, verdict, theirs)]
             reward = theirs.get("reward", {}).get("reward")
             facts = {"reward_1": reward == 1, "crash": "crash" in theirs}
             facts |= {"messages": len(theirs["trajectory"]), "errors": theirs["errors"]}
