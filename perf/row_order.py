@@ -1,4 +1,4 @@
-"""What known durations save (`durations_from`): the order of rows with and without, simulated.
+"""Simulate the order of rows with known durations (`durations_from`), and without them.
 
     python perf/row_order.py --acebench FOLDER [--workers 8 64] [--samples 1 4 16] [--noise 0.35]
 

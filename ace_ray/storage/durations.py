@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ace_ray.errors import UserError
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.parts import Ledger
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import CHECKED, EntryKeys
+from ace_ray.util import log
 
 _KEYS = ["benchmark", "language", "category", "id"]
 _COLUMNS = [*_KEYS, "status", "completion_tokens", "duration_s", "first_token_s", "endpoint"]
@@ -40,10 +40,8 @@ def read_durations(
     entries: Sequence[EntryKeys], ledger: Ledger, source: str | None = None, **options: Any
 ) -> Durations:
     """Return the durations of a run's ``entries`` in the stored run ``source``, and of entries that
-    it does not have, in the run's own ``ledger``.
-
-    ``options``: as for `open_store`. Raises `UserError` if ``source`` is not a run, or has no rows
-    of these entries."""
+    it does not have, in the run's own ``ledger``. ``options``: as for `open_store`. Raises
+    `UserError` if ``source`` is not a run."""
     indices: dict[tuple[Any, ...], int] = {entry.path: index for index, entry in enumerate(entries)}
     values = np.full((2, len(entries)), np.nan)
     ledgers = [] if source is None else [StoredRun(open_store(source, **options)).ledger]
@@ -53,11 +51,7 @@ def read_durations(
             if index is not None and np.isnan(values[0, index]):
                 values[:, index] = seconds, tokens
         if rows is not ledger and np.isnan(values[0]).all():
-            raise UserError(
-                f"{source} has no rows of this run's entries",
-                where="durations_from",
-                fix="name a run of the same benchmarks, or remove the key",
-            )
+            log.warning(f"durations_from: {source} has no checked rows of this run's entries")
     categories = [f"{entry.benchmark}/{entry.category}" for entry in entries]
     names, category_of = np.unique(categories, return_inverse=True)
     overall, lengths = np.nan_to_num(_medians(values)), np.ones(len(entries))
@@ -72,10 +66,8 @@ def read_durations(
 
 def _medians(values: np.ndarray) -> np.ndarray:
     """Return the median of each row of ``values`` without NaN; NaN if all its values are NaN."""
-    medians: np.ndarray = np.ma.median(  # type: ignore[no-untyped-call]
-        np.ma.masked_invalid(values), axis=1
-    ).filled(np.nan)
-    return medians
+    known = [row[~np.isnan(row)] for row in values]
+    return np.array([np.median(row) if len(row) else np.nan for row in known])
 
 
 def _entry_means(ledger: Ledger) -> Iterable[tuple[str | float, ...]]:

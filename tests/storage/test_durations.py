@@ -64,10 +64,9 @@ def test_the_source_of_durations_is_no_part_of_a_run(tmp_path: Path) -> None:
     assert make_manifest(replace(plan, config=config), {}) == make_manifest(plan, {})
 
 
-def test_a_source_without_durations_is_refused_in_a_line(tmp_path: Path) -> None:
+def test_a_source_without_durations_gets_a_line(tmp_path: Path, log_lines: list[str]) -> None:
     plan, empty = planned_run(tmp_path / "run", ModelRef("a", "fake", "a", "a")), tmp_path / "empty"
     with pytest.raises(UserError, match=r"empty: is not a run: run.json is missing; name the fold"):
         learnt(plan, str(empty))
-    stored(empty, FAILED)
-    with pytest.raises(UserError, match=r"^durations_from: .*/empty has no rows of this run's ent"):
-        learnt(plan, str(empty))
+    assert learnt(plan, stored(empty, FAILED).uri) == [(0.0, 0.0, 1.0)] * 8
+    assert log_lines == [f"durations_from: {empty} has no checked rows of this run's entries"]

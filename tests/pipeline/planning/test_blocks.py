@@ -59,8 +59,8 @@ def test_the_longest_rows_come_first_and_blocks_keep_their_prefixes() -> None:
     tokens = [9, 1, *[2] * 4, 2, 2, 7, 2, *[3] * 4]
 
     def order(*durations: list[int]) -> list[list[int]]:
-        found = blocks(work_of(texts, durations), 4)
-        return [block.column("entry").to_pylist() for block in found]
+        parts = blocks(work_of(texts, durations), 4)
+        return [block.column("entry").to_pylist() for block in parts]
 
     calls = [[6, 7, 8, 9], [10, 11, 12, 13], [2, 3, 4, 5]]
     assert order(seconds, tokens) == [[1], [0], *calls], "episodes by seconds, calls by tokens"
