@@ -44,9 +44,8 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
-        return facts, *_check_fit(
-            plan, count_words, FakeScript.model_validate(engine).max_model_len
-        )
+        script = FakeScript.model_validate(engine)
+        return facts, *_check_fit(plan, count_words, script.max_model_len)
     from ace_ray.models.chat import Chat
 
     assert files.folder is not None  # `resolve_model` has read the files
@@ -90,9 +89,8 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
 def _check_variables(plan: Plan, chat: Chat) -> None:
     """Raise `UserError` if the template does not use a variable that the config sets."""
     effort = plan.config.sampling.reasoning_effort
-    if effort is not None and not any(
-        map(chat.has_variable, ("reasoning_effort", "enable_thinking"))
-    ):
+    has_effort = any(map(chat.has_variable, ("reasoning_effort", "enable_thinking")))
+    if effort is not None and not has_effort:
         raise UserError(
             f"the chat template of {plan.model.source} does not use reasoning_effort",
             where="sampling.reasoning_effort",
