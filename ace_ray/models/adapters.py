@@ -76,9 +76,8 @@ def check_weights(folder: Path, base: Path) -> bool:
         side = 1 if suffix == ".lora_A.weight" else 0
         have, need = tensor.shape[side:][:1], target.shape[side:][:1]
         if have != need:
-            raise _base_error(
-                folder, f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
-            )
+            why = f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
+            raise _base_error(folder, why)
     lacking = [module for module, is_present in modules.items() if not is_present]
     # Some model families use other names in files than in memory. Then no module is found.
     if lacking and len(lacking) < len(modules):

@@ -208,9 +208,8 @@ class ChildParser:
         if not offered:
             return replace(base, tools=offered)
         typed = type(base.request)(messages=_CHAT, tools=offered).tools
-        return replace(
-            base, request=base.request.model_copy(update={"tools": typed}), tools=offered
-        )
+        request = base.request.model_copy(update={"tools": typed})
+        return replace(base, request=request, tools=offered)
 
 
 def assume_device() -> None:

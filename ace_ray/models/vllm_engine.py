@@ -88,10 +88,9 @@ class VLLMEngine:
         self._numbers: dict[str, int] = {}
         self.max_model_len: int = self._engine.model_config.max_model_len
         cache = self._engine.vllm_config.cache_config
+        blocks = cache.num_gpu_blocks or 0
         # Size of the prefix cache; 0 without one.
-        self.cache_tokens = (
-            (cache.num_gpu_blocks or 0) * cache.block_size if cache.enable_prefix_caching else 0
-        )
+        self.cache_tokens = blocks * cache.block_size if cache.enable_prefix_caching else 0
         self.version: str = __version__
         structured = self._engine.vllm_config.structured_outputs_config
         self.reading = {
@@ -221,13 +220,11 @@ class VLLMEngine:
             sampling = sampling.with_schema(None)
             prompt = await self._format.render(messages, tools)
         # Parameters of the parser, such as a grammar for calls, take precedence.
-        params = self._params(
-            **{**vllm_arguments(sampling, room), **prompt.adjustments}, output_kind=self._final
-        )
+        values = {**vllm_arguments(sampling, room), **prompt.adjustments}
+        params = self._params(**values, output_kind=self._final)
         start = time.perf_counter()
-        final = await self._last_output(
-            prompt.engine_input, params, "r", **self._format.engine_kwargs(prompt)
-        )
+        more = self._format.engine_kwargs(prompt)
+        final = await self._last_output(prompt.engine_input, params, "r", **more)
         if final is None or not final.outputs:
             raise EngineDead("the engine ended a request without an answer")
         answer = final.outputs[0]
@@ -282,9 +279,8 @@ def _start(folder: Path, arguments: Mapping[str, Any], metrics: tuple[str, Any] 
         name, ray_metrics = metrics
         arguments = {"served_model_name": name, **arguments}
         stat_logger = _ray_logger(ray_metrics)
-    return AsyncLLM.from_engine_args(
-        AsyncEngineArgs(model=str(folder), **arguments), stat_loggers=[stat_logger]
-    )
+    engine_args = AsyncEngineArgs(model=str(folder), **arguments)
+    return AsyncLLM.from_engine_args(engine_args, stat_loggers=[stat_logger])
 
 
 def _null_logger() -> Any:

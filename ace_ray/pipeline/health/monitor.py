@@ -151,9 +151,8 @@ class HealthMonitor:
             line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
             log.warning("the time limit is reached: the run stops" if at_limit else line)
         elif now_s > min(self._drain_until, self._stopped_at):
-            self.interrupts.abort(
-                _transient_error("rows in flight did not stop in time and stay pending")
-            )
+            line = "rows in flight did not stop in time and stay pending"
+            self.interrupts.abort(_transient_error(line))
 
     def _tell_deaths(self, tally: Tally) -> None:
         """Print at most `DEATH_LINES` lines about engine crashes that were not printed yet."""
@@ -211,9 +210,8 @@ class HealthMonitor:
                 return RunFailed(f"no engine started within {limit}", resumable=True)
             return _transient_error(f"no engine is left, and no new one started within {limit}")
         if (gone := self._find_gone(tally)) is not None:
-            return _transient_error(
-                f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced"
-            )
+            line = f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced"
+            return _transient_error(line)
         if not self.had_success and (bug := tally.bug(BUG_ROWS)) is not None:
             return RunFailed(bug.line)
         if tally.no_progress:
