@@ -96,9 +96,8 @@ def check_opening(messages: Any, tools: Any, location: str) -> None:
     try:
         canonical_json([messages, tools])
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"its prompt is not JSON: {first_line(error)}", where=location, fix="correct the class"
-        ) from error
+        problem = f"its prompt is not JSON: {first_line(error)}"
+        raise UserError(problem, where=location, fix="correct the class") from error
 
 
 def _are_mappings(value: Any) -> bool:

@@ -82,7 +82,10 @@ def score(
 )
 @click.option("--error-type", default="", help="Show only wrong rows with this error type.")
 @click.option(
-    "--changed", metavar="RUN", help="Show only rows that have another verdict in the run RUN."
+    "--changed",
+    default="",
+    metavar="RUN",
+    help="Show only rows that have another verdict in the run RUN.",
 )
 @click.option(
     "--limit",
@@ -95,7 +98,7 @@ def score(
 )
 @store_options
 def show(
-    run: str, changed: Any, limit: int | None, as_json: bool, logs: bool, opens: Any, **filters: Any
+    run: str, changed: str, limit: int | None, as_json: bool, logs: bool, opens: Any, **filters: Any
 ) -> None:
     """List rows of a run, show one row, or print the log of a run or sweep.
 

@@ -268,9 +268,8 @@ def make_publisher(
     Raises `UserError`, which names ``location``, if the tracker or an option is unknown, an option
     contains a secret, or the tracker's package is not installed."""
     if name not in TRACKERS:
-        raise UserError(
-            f"{name!r} is not a known tracker", where=location, fix=f"one of {', '.join(TRACKERS)}"
-        )
+        problem = f"{name!r} is not a known tracker"
+        raise UserError(problem, where=location, fix=f"one of {', '.join(TRACKERS)}")
     for key, problem in secrets_in(options):
         problem = f"{problem}, and options are stored and shown"
         fix = f"put it into the environment, where {name} reads it"

@@ -76,8 +76,8 @@ def check_weights(folder: Path, base: Path) -> bool:
         side = 1 if suffix == ".lora_A.weight" else 0
         have, need = tensor.shape[side:][:1], target.shape[side:][:1]
         if have != need:
-            why = f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
-            raise _base_error(folder, why)
+            shapes = f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
+            raise _base_error(folder, shapes)
     lacking = [module for module, is_present in modules.items() if not is_present]
     # Some model families use other names in files than in memory. Then no module is found.
     if lacking and len(lacking) < len(modules):
@@ -85,24 +85,15 @@ def check_weights(folder: Path, base: Path) -> bool:
     return bool(modules) and not lacking
 
 
-def check_local_weights(model: ModelRef) -> None:
-    """Call `check_weights` if model and adapter are local folders; otherwise workers call it."""
-    assert model.adapter is not None  # callers pass a model with an adapter
-    if model.kind == model.adapter.ref.kind == "folder":
-        check_weights(Path(model.adapter.ref.location), Path(model.location))
-
-
 def _base_error(folder: Path, why: str) -> UserError:
-    return UserError(
-        f"the adapter belongs to another base model: {why}",
-        where=str(folder),
-        fix="name its base model as model.source",
-    )
+    problem = f"the adapter belongs to another base model: {why}"
+    return UserError(problem, where=str(folder), fix="name its base model as model.source")
 
 
-def check_adapter_template(model: ModelRef, template: str | None = None) -> None:
+def check_adapter(model: ModelRef, template: str | None = None) -> None:
     """Raise `UserError` if the chat template of the adapter, which vLLM would ignore, differs from
-    ``template``. By default ``template`` is the template of the base."""
+    ``template``, by default the template of the base. If model and adapter are local folders, also
+    call `check_weights`; otherwise workers call it."""
     assert model.adapter is not None  # callers pass a model with an adapter
     own, adapted = (family_facts(tokenizer_folder(ref)) for ref in (model, model.adapter.ref))
     base = own.templates[-1:] if template is None else (template,)
@@ -113,6 +104,8 @@ def check_adapter_template(model: ModelRef, template: str | None = None) -> None
             where=model.adapter.ref.source,
             fix="name this template as model.chat_template, or remove it",
         )
+    if model.kind == model.adapter.ref.kind == "folder":
+        check_weights(Path(model.adapter.ref.location), Path(model.location))
 
 
 def content_hash(folder: Path) -> str:
@@ -151,8 +144,5 @@ def _experts(config: Mapping[str, Any]) -> set[str]:
 
 
 def _refusal(problem: str, location: str) -> UserError:
-    return UserError(
-        f"the adapter {problem}, which vLLM does not support",
-        where=location,
-        fix="merge the adapter into its base and name the result as model.source",
-    )
+    fix = "merge the adapter into its base and name the result as model.source"
+    return UserError(f"the adapter {problem}, which vLLM does not support", where=location, fix=fix)

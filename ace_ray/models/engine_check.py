@@ -40,11 +40,8 @@ def ask_vllm(
         if child.returncode == 0:
             return child.stdout.splitlines()[-1]  # vLLM prints to stdout as well
     except subprocess.TimeoutExpired as error:
-        raise UserError(
-            f"vLLM did not check this engine within {TIMEOUT_S} s",
-            where="engine",
-            fix="try again on an idle machine",
-        ) from error
+        problem = f"vLLM did not check this engine within {TIMEOUT_S} s"
+        raise UserError(problem, where="engine", fix="try again on an idle machine") from error
     why = _CLASSES.sub("", first_error(child.stderr) or tail(child.stderr))
     fix = "change the engine's arguments, or the model"
     raise UserError(f"vLLM refuses this engine: {why}", where="engine", fix=fix)

@@ -291,9 +291,8 @@ def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") ->
     problem, fix = "has no known format of tool calls", "name vLLM's parser of the family"
     if names := ", ".join(hits):
         problem, fix = f"has marks of several formats: {names}", f"name one of them: {names}"
-    raise UserError(
-        f"the chat template of {source} {problem}", where="model.tool_parser", fix=fix + instead
-    )
+    problem, fix = f"the chat template of {source} {problem}", fix + instead
+    raise UserError(problem, where="model.tool_parser", fix=fix)
 
 
 def read_json(path: Path) -> dict[str, Any]:

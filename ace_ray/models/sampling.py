@@ -98,11 +98,8 @@ def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, locatio
     """Raise `UserError` if sampling and template variables both set ``reasoning_effort``."""
     effort = config and config.reasoning_effort
     if effort is not None and "reasoning_effort" in model.chat_template_kwargs:
-        raise UserError(
-            "is also set in model.chat_template_kwargs",
-            where=f"{location}.reasoning_effort",
-            fix="set it only once",
-        )
+        problem = "is also set in model.chat_template_kwargs"
+        raise UserError(problem, where=f"{location}.reasoning_effort", fix="set it only once")
 
 
 # Keys that vLLM's ``ModelConfig.get_diff_sampling_param`` reads from the file.

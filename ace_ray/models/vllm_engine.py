@@ -88,9 +88,9 @@ class VLLMEngine:
         self._numbers: dict[str, int] = {}
         self.max_model_len: int = self._engine.model_config.max_model_len
         cache = self._engine.vllm_config.cache_config
-        blocks = cache.num_gpu_blocks or 0
         # Size of the prefix cache; 0 without one.
-        self.cache_tokens = blocks * cache.block_size if cache.enable_prefix_caching else 0
+        blocks = cache.num_gpu_blocks if cache.enable_prefix_caching else 0
+        self.cache_tokens = (blocks or 0) * cache.block_size
         self.version: str = __version__
         structured = self._engine.vllm_config.structured_outputs_config
         self.reading = {

@@ -55,11 +55,8 @@ def _job_ends(environment: Mapping[str, str]) -> dict[str, float]:
         except ValueError:
             ends[name] = math.nan
         if not 0 <= ends[name] < math.inf:
-            raise UserError(
-                f"{value!r:.80} is not a Unix time",
-                where=name,
-                fix="set the seconds since 1970, such as $(date -d '+8 hours' +%s), or unset it",
-            )
+            fix = "set the seconds since 1970, such as $(date -d '+8 hours' +%s), or unset it"
+            raise UserError(f"{value!r:.80} is not a Unix time", where=name, fix=fix)
     return {name: end - boot for name, end in ends.items()}
 
 

@@ -141,11 +141,8 @@ def check_role(role: Role, location: str) -> None:
             check_parsers(role.model)
             for key in _OF_CANDIDATES:
                 if getattr(role.model, key):
-                    raise UserError(
-                        f"{key!r} applies only to the evaluated model",
-                        where=f"model.{key}",
-                        fix="leave it out",
-                    )
+                    problem = f"{key!r} applies only to the evaluated model"
+                    raise UserError(problem, where=f"model.{key}", fix="leave it out")
             check_sampling(role.sampling, role.model, location="sampling")
     elif role != "same":
         fix = "make it with ace_ray.config.roles.parse_role"

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+import ace_ray
 from ace_ray.early_stopping.looks import EarlyStopper
 from ace_ray.errors import UserError
 from ace_ray.pipeline.health.heartbeat import Kind, give_back_memory
@@ -37,7 +38,6 @@ from ace_ray.storage.stored import (
     differences,
     read_manifest,
     read_timing,
-    session_record,
     versions_line,
 )
 from ace_ray.util import log
@@ -174,11 +174,6 @@ class RunFolder:
             isolated.setdefault(cast(Kind, kind), {})[name] = state
         return isolated
 
-    def shared_row_ids(self) -> list[str]:
-        """Return the ids of `set_aside` rows that share a preparation during which engines died."""
-        ids = self.ledger.ids[self.ledger.set_aside == SHARED.encode()]
-        return [row_id.decode() for row_id in ids.tolist()]
-
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Return for each of ``rows`` the number of its next attempt."""
         return self._values_of(self.ledger.attempts, rows, 0).astype(np.int32) + 1
@@ -186,7 +181,8 @@ class RunFolder:
     def declare(self, facts: Mapping[str, Any]) -> None:
         """Write the manifest of a new run, or add this session to the stored manifest, and remove
         `_SUCCESS`. ``facts`` describe the session, such as its machine (`machine_facts`)."""
-        session = session_record(facts)
+        versions = {"ace_ray": ace_ray.__version__, **facts.get("versions", {})}
+        session = {"began_at": facts.get("created_at", ""), "versions": versions}
         self.lease.renew()
         if not self.declared:
             remove_run(self.store)

@@ -35,6 +35,7 @@ from ace_ray.pipeline.planning.cluster_fit import ClusterFit, fit_cluster
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.storage.parts import new_session, part_names
+from ace_ray.storage.rows import SHARED
 from ace_ray.storage.stored import read_timing
 from ace_ray.util import log
 from ace_ray.util.signals import Interrupts
@@ -182,10 +183,11 @@ class Session:
         for kind, later in (self._tallies[-1].isolated if self._tallies else {}).items():
             isolated.setdefault(kind, {}).update(later)
         # Rows that wait for a preparation are stored, and the stored rows count all deaths so far.
-        for run in self.runs:
-            for row_id in run.shared_row_ids():
-                if (isolated_row := isolated.get("engine", {}).get(row_id)) is not None:
-                    isolated["engine"][row_id] = replace(isolated_row, stored=isolated_row.deaths)
+        engine_rows = isolated.get("engine", {})
+        for ledger in (run.ledger for run in self.runs):
+            for row_id in map(bytes.decode, ledger.ids[ledger.set_aside == SHARED.encode()]):
+                if (isolated_row := engine_rows.get(row_id)) is not None:
+                    engine_rows[row_id] = replace(isolated_row, stored=isolated_row.deaths)
         return isolated
 
     def _count_settled(self) -> int:

@@ -68,9 +68,8 @@ def check_labels(runs: Sequence[ScoredRun], reference: str | None) -> None:
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two runs are named {twice[0]!r}", fix="give each run its own label")
     if reference is not None and reference not in labels:
-        raise UserError(
-            f"{reference!r} is not among the runs", where="--reference", fix=f"one of {labels}"
-        )
+        problem = f"{reference!r} is not among the runs"
+        raise UserError(problem, where="--reference", fix=f"one of {labels}")
 
 
 def condition_differences(runs: Sequence[ScoredRun], benchmark: str) -> list[str]:

@@ -239,7 +239,7 @@ def _limits(
         {key: row for key, row in run_rows.items() if key[:2] in group.strata}
         for run_rows in (served(data.benchmark) if is_served else ())
     ]
-    # Rows of the group's shared entries, if none of them has a verdict.
+    # Whether each row of the last run has a verdict, among the group's shared entries.
     shared = {unit_of(r) for r in runs[0].rows_of(data.benchmark) if r.category_key in group.strata}
     judged = [
         row.status == "scored" and rules in row.verdicts

@@ -172,9 +172,8 @@ def content_of(runs: Sequence[ScoredRun], sweep: Sweep | None, rules: str | None
     benchmarks = group_runs(runs)
     every = dict.fromkeys(r for holders in benchmarks for r in holders.reporting.rule_sets)
     if benchmarks and rules is not None and rules not in every:
-        raise UserError(
-            f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
-        )
+        problem = f"no run has the rule set {rules!r}"
+        raise UserError(problem, where="--rules", fix=f"one of {', '.join(every)}")
     contents = [_benchmark_content(holders, rules) for holders in benchmarks]
     with_paper = [c for c in contents if any(p.tables or p.figures for p in c.papers.values())]
     if len(with_paper) > 1:

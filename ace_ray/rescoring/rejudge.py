@@ -66,11 +66,8 @@ def score(
     if output is None:
         return rejudge_run(path, opens, **again)
     if len(benchmarks) != 1:
-        raise UserError(
-            "external outputs need exactly one benchmark",
-            where=path,
-            fix="name the benchmark of the outputs; to score a stored run again, name no output",
-        )
+        fix = "name the benchmark of the outputs; to score a stored run again, name no output"
+        raise UserError("external outputs need exactly one benchmark", where=path, fix=fix)
     store = opens(output)
     summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
     if opened or read_manifest(store).judging:
@@ -273,11 +270,9 @@ class Judge:
         roles = manifest.identity.roles.get(benchmark.name, {})
         stored = {"role": roles.get("judge", role), "questions": facts["questions"]}
         if paths := differences(stored | manifest.judging.get(benchmark.name, {}), facts):
-            raise UserError(
-                f"the run has verdicts of another judge ({', '.join(paths)} differ)",
-                where="--judge",
-                fix="name the same judge; another judge needs a separate run",
-            )
+            problem = f"the run has verdicts of another judge ({', '.join(paths)} differ)"
+            fix = "name the same judge; another judge needs a separate run"
+            raise UserError(problem, where="--judge", fix=fix)
         return facts
 
     def _run(self, work: Callable[[EndpointModel], Awaitable[_T]]) -> _T:

@@ -44,7 +44,7 @@ def read_durations(
 
     ``options``: as for `open_store`. Raises `UserError` if ``source`` is not a run, or has no rows
     of these entries."""
-    indices = {entry.path: index for index, entry in enumerate(entries)}
+    indices: dict[tuple[Any, ...], int] = {entry.path: index for index, entry in enumerate(entries)}
     values = np.full((2, len(entries)), np.nan)
     ledgers = [] if source is None else [StoredRun(open_store(source, **options)).ledger]
     for rows in (*ledgers, ledger):
@@ -72,7 +72,9 @@ def read_durations(
 
 def _medians(values: np.ndarray) -> np.ndarray:
     """Return the median of each row of ``values`` without NaN; NaN if all its values are NaN."""
-    medians: np.ndarray = np.ma.median(np.ma.masked_invalid(values), axis=1).filled(np.nan)
+    medians: np.ndarray = np.ma.median(  # type: ignore[no-untyped-call]
+        np.ma.masked_invalid(values), axis=1
+    ).filled(np.nan)
     return medians
 
 

@@ -226,11 +226,8 @@ def _parse_column(row: Mapping[str, Any], column: str) -> Any:
 
 
 def _column_error(row: Mapping[str, Any], column: str, why: str) -> UserError:
-    return UserError(
-        f"the column {column} {why}",
-        where=f"row {row['row_id']}",
-        fix="name an intact run, or delete the Parquet file in rows/ that holds the row",
-    )
+    fix = "name an intact run, or delete the Parquet file in rows/ that holds the row"
+    return UserError(f"the column {column} {why}", where=f"row {row['row_id']}", fix=fix)
 
 
 def episode_of(row: Mapping[str, Any]) -> Episode:
@@ -336,9 +333,8 @@ def metrics_of(text: str | None) -> dict[str, float]:
     return metrics
 
 
-_RESULT_FIELDS = [
-    name for name in ResultRow.__dataclass_fields__ if name not in ("verdicts", "unjudged")
-]
+_NO_COLUMNS = ("verdicts", "unjudged")
+_RESULT_FIELDS = [name for name in ResultRow.__dataclass_fields__ if name not in _NO_COLUMNS]
 _RESULT_PARTS = ("valid", "error_type", "metrics")
 
 

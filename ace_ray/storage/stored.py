@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-import ace_ray
 from ace_ray.config.former_keys import with_present_early_keys, with_present_keys
 from ace_ray.config.schema import validate_tree
 from ace_ray.errors import UserError
@@ -336,11 +335,8 @@ def read_manifest(store: Store) -> Manifest:
     """Return the manifest of a stored run. Raises `UserError` if it is missing or damaged."""
     content = store.get(MANIFEST)
     if content is None:
-        raise UserError(
-            f"is not a run: {MANIFEST} is missing",
-            where=store.root,
-            fix="name the folder of one run, e.g. runs/<run id>",
-        )
+        fix = "name the folder of one run, e.g. runs/<run id>"
+        raise UserError(f"is not a run: {MANIFEST} is missing", where=store.root, fix=fix)
     location = f"{store.root}/{MANIFEST}"
     tree = json_object(content, location)
     tree["config"] = with_present_keys(tree.get("config"))
@@ -372,14 +368,6 @@ def earlier_summary(store: Store) -> Summary:
 def read_timing(store: Store) -> dict[str, Any]:
     """Return the timing in the stored summary of a run; {} if there is none."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)
-
-
-def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a new session, from the ``facts`` that `machine_facts` returns."""
-    return {
-        "began_at": facts.get("created_at", ""),
-        "versions": {"ace_ray": ace_ray.__version__, **facts.get("versions", {})},
-    }
 
 
 def append_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -99,11 +99,9 @@ class StableToolBench(Benchmark):
         if options.judge == "none":
             for key in ("fac", "reference"):
                 if getattr(options, key):
-                    raise UserError(
-                        "needs a judge, but judge is none",
-                        where=f"{_WHERE}.{key}",
-                        fix="name a judge, or leave this key out",
-                    )
+                    problem = "needs a judge, but judge is none"
+                    fix = "name a judge, or leave this key out"
+                    raise UserError(problem, where=f"{_WHERE}.{key}", fix=fix)
         else:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
         # Answers as JSON text, by group and query id: a long chain cannot be pickled.
@@ -125,9 +123,8 @@ class StableToolBench(Benchmark):
         entries = queries.load(self._folder, groups=self._groups, tools=tools)
         self._lacking = list(tools.lacking) if tools else []
         if options.tool_scope != "query":
-            every = queries.load(
-                self._folder, groups=queries.present_groups(self._folder), tools=tools
-            )
+            present = queries.present_groups(self._folder)
+            every = queries.load(self._folder, groups=present, tools=tools)
             docs = all_docs(every, tools.docs() if tools else ())
             self._pool = ToolPool(docs, options.tool_scope, entries, self._settings.texts)
         absent = "" if options.groups else queries.absent_line(self._folder, self._groups)
@@ -270,9 +267,8 @@ class StableToolBench(Benchmark):
         the query. Raises `JudgeError` if the judge gives no verdict."""
         began, query, prompts = time.perf_counter(), entry.data["query"], self._judging
         model, votes = asking.reseed(judge, attempt), self._options.votes
-        judged: dict[str, Any] = {
-            "votes": await measures.judge_sopr(model, query, answer, votes, prompts)
-        }
+        our_votes = await measures.judge_sopr(model, query, answer, votes, prompts)
+        judged: dict[str, Any] = {"votes": our_votes}
         if self._options.fac:
             drawn = model.sampling
             sampling = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
@@ -283,7 +279,7 @@ class StableToolBench(Benchmark):
         if reference is not None:
             theirs = json.loads(reference)
             their_votes = await measures.judge_sopr(model, query, theirs, votes, prompts)
-            statuses = measures.majority(judged["votes"]), measures.majority(their_votes)
+            statuses = measures.majority(our_votes), measures.majority(their_votes)
             args = (answer, theirs, statuses, votes, prompts)
             judged["sowr"] = await measures.judge_sowr(model, query, *args)
         elif self._reference:  # without an answer of the reference, nothing is compared
@@ -332,6 +328,7 @@ class StableToolBench(Benchmark):
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
+        sentences = [self._comparability(), *(f"{note}." for note in notes(summary))]
         return {
             "method": self._options.method,
             "mode": self._options.mode,
@@ -339,9 +336,7 @@ class StableToolBench(Benchmark):
             "tool_scope": self._options.model_dump(mode="json")["tool_scope"],
             "apis": list(self._sources.backends),
             "warnings": [*self._warnings, *self._lacking],
-            "comparable": " ".join(
-                [self._comparability(), *(f"{note}." for note in notes(summary)), *self._warnings]
-            ),
+            "comparable": " ".join([*sentences, *self._warnings]),
             **summary,
             **self.tables(summary),
         }

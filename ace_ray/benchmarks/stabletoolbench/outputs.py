@@ -163,6 +163,7 @@ def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str
         )
     nodes = _nodes(answer_trees.walk_chain(answer))
     final, method = answer["final_answer"], str(answer.get("method", ""))[:100]
+    branches = _nodes(answer_trees.walk_graph(answer))
     judged = None if votes is None else [{"status": v, "reason": "", "steps": []} for v in votes]
     return Episode(
         messages=_messages(query, nodes),
@@ -170,9 +171,7 @@ def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str
         state={
             "run": None,
             "answer": answer_trees.converted_answer(query, method, nodes, final),
-            "calls": _calls(
-                _nodes(answer_trees.walk_graph(answer)), tools.apis_of(entry), _offered_names(tree)
-            ),
+            "calls": _calls(branches, tools.apis_of(entry), _offered_names(tree)),
             "votes": judged,
             "fac": None,
             "sowr": None,

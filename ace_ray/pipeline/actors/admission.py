@@ -138,9 +138,8 @@ class AdmissionControl:
             del self._waiting[partition]
 
     def _waits(self, partition: Partition) -> bool:
-        after_others = self._isolated_last or (
-            partition in self._tried and not self._most_tried_first
-        )
+        was_tried = partition in self._tried and not self._most_tried_first
+        after_others = self._isolated_last or was_tried
         return partition[1] != OPEN and after_others and not self.passed
 
     def _rank(self, partition: Partition) -> tuple[bool, int, int, int]:

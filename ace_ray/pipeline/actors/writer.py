@@ -42,10 +42,8 @@ class Writer:
         self._job, self._rows, self._calls = job, rows, calls
         self._coordinator, self._process = job.coordinator, this_process("writer")
         self._rows_end_at = job.rows_end_here(register(self._coordinator, self._process))
-        tally = ray.get(job.coordinator.read.remote())
-        self._piles = [
-            _Pile(total - tally.counts_of(run).stored) for run, total in enumerate(planned)
-        ]
+        counts_of = ray.get(job.coordinator.read.remote()).counts_of
+        self._piles = [_Pile(total - counts_of(run).stored) for run, total in enumerate(planned)]
         self._writing: list[float] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining = False

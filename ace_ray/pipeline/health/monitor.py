@@ -210,8 +210,8 @@ class HealthMonitor:
                 return RunFailed(f"no engine started within {limit}", resumable=True)
             return _transient_error(f"no engine is left, and no new one started within {limit}")
         if (gone := self._find_gone(tally)) is not None:
-            line = f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced"
-            return _transient_error(line)
+            name = f"{NAMES[gone.kind]} {gone.name}"
+            return _transient_error(f"the {name} is gone and was not replaced")
         if not self.had_success and (bug := tally.bug(BUG_ROWS)) is not None:
             return RunFailed(bug.line)
         if tally.no_progress:

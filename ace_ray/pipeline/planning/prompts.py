@@ -44,15 +44,14 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
-        script = FakeScript.model_validate(engine)
-        return facts, *_check_fit(plan, count_words, script.max_model_len)
+        limit = FakeScript.model_validate(engine).max_model_len
+        return facts, *_check_fit(plan, count_words, limit)
     from ace_ray.models.chat import Chat
 
     assert files.folder is not None  # `resolve_model` has read the files
     context = files.context(engine.get("max_model_len"))
     if plan.model.adapter is not None:
-        adapters.check_adapter_template(plan.model, plan.choice.chat_template)
-        adapters.check_local_weights(plan.model)
+        adapters.check_adapter(plan.model, plan.choice.chat_template)
     if files.facts.writes_by_code:  # only the engine can check the prompts
         return facts, "", 0
     chat = Chat.load(
@@ -100,11 +99,8 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
         # Parsers read the switches for thinking, even if the template does not use them.
         if chat.has_variable(name) or (name in SWITCHES and plan.choice.vllm_reasoning_parser):
             continue
-        raise UserError(
-            f"the chat template of {plan.model.source} does not use {name}",
-            where=f"model.chat_template_kwargs.{name}",
-            fix="leave it out",
-        )
+        problem = f"the chat template of {plan.model.source} does not use {name}"
+        raise UserError(problem, where=f"model.chat_template_kwargs.{name}", fix="leave it out")
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:

@@ -157,12 +157,10 @@ def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
     if not (folder / FILE).exists():
         return None
     with closing(open_database(folder, "read")) as database:
-        query = (
-            "SELECT arguments, answer FROM answers WHERE api = ? AND maker = ? ORDER BY arguments"
-        )
+        query = "SELECT arguments, answer FROM answers WHERE api = ? AND maker = ?"
         total, rows = hashlib.sha256(), 0
         for api in sorted(set(apis)):
-            for row in database.execute(query, (api, RECORDED)):
+            for row in database.execute(f"{query} ORDER BY arguments", (api, RECORDED)):
                 total.update(json.dumps([api, *row]).encode())
                 rows += 1
     return total.hexdigest() if rows else None

@@ -56,11 +56,8 @@ class ApiSources:
             url, location = options.real.service_url, f"{_WHERE}.real.service_url"
             check_url(url, location, fix="write https://HOST/PATH", key="key_env")
         elif "real" in self.backends:
-            raise UserError(
-                "no service for real APIs is named",
-                where=f"{_WHERE}.apis",
-                fix=f"name one in {_WHERE}.real, or remove 'real' from {_WHERE}.apis",
-            )
+            fix = f"name one in {_WHERE}.real, or remove 'real' from {_WHERE}.apis"
+            raise UserError("no service for real APIs is named", where=f"{_WHERE}.apis", fix=fix)
         self._cache_folder = cache.cache_folder(options.cache_folder, f"{_WHERE}.cache_folder")
         self._callers: dict[str, ApiCaller] = {}
 
