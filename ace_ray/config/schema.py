@@ -191,9 +191,8 @@ class SamplingConfig(Section):
         else the default. Raises `UserError` if a model's value (file ``location``) is invalid."""
         ours = SamplingConfig().model_dump(exclude={"defaults"})
         config_values = {name: getattr(self, name) for name in self.model_fields_set}
-        return validate_tree(
-            SamplingConfig, {**ours, **model_values, **config_values}, where=location
-        )
+        values = {**ours, **model_values, **config_values}
+        return validate_tree(SamplingConfig, values, where=location)
 
     def sampling(self) -> Sampling:
         """Return the values as `Sampling`. Raises `ValueError` if `is_complete` is false."""

@@ -12,8 +12,7 @@ FETCH, PROCESS, WEIGHTS, CACHE, WARM_UP = "fetch", "process", "weights", "cache"
 PHASES = (FETCH, PROCESS, WEIGHTS, CACHE, WARM_UP)
 
 # Log messages (INFO) of vLLM 0.32 at the beginning of a phase, on CPUs and GPUs, from
-# ``v1/worker/*model_runner.py``, ``model_executor/model_loader`` and
-# ``v1/core/kv_cache_utils.py``.
+# ``v1/worker/*model_runner.py``, ``model_executor/model_loader`` and ``v1/core/kv_cache_utils.py``.
 MARKS = {
     WEIGHTS: (b"Starting to load model", b"Initializing model took"),
     CACHE: (b"Loading weights took", b"Model loading took"),

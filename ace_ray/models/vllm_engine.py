@@ -220,9 +220,8 @@ class VLLMEngine:
             sampling = sampling.with_schema(None)
             prompt = await self._format.render(messages, tools)
         # Parameters of the parser, such as a grammar for calls, take precedence.
-        params = self._params(
-            **{**vllm_arguments(sampling, room), **prompt.adjustments}, output_kind=self._final
-        )
+        values = {**vllm_arguments(sampling, room), **prompt.adjustments}
+        params = self._params(**values, output_kind=self._final)
         start = time.perf_counter()
         more = self._format.engine_kwargs(prompt)
         final = await self._last_output(prompt.engine_input, params, "r", **more)
@@ -280,9 +279,8 @@ def _start(folder: Path, arguments: Mapping[str, Any], metrics: tuple[str, Any] 
         name, ray_metrics = metrics
         arguments = {"served_model_name": name, **arguments}
         stat_logger = _ray_logger(ray_metrics)
-    return AsyncLLM.from_engine_args(
-        AsyncEngineArgs(model=str(folder), **arguments), stat_loggers=[stat_logger]
-    )
+    engine_args = AsyncEngineArgs(model=str(folder), **arguments)
+    return AsyncLLM.from_engine_args(engine_args, stat_loggers=[stat_logger])
 
 
 def _null_logger() -> Any:

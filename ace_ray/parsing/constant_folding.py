@@ -119,9 +119,8 @@ def _evaluate(node: ast.expr, budget: Budget) -> Any:
     if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
         return _UNARY[type(node.op)](_evaluate(node.operand, budget))
     if isinstance(node, ast.BinOp):
-        return _result(
-            type(node.op), _evaluate(node.left, budget), _evaluate(node.right, budget), budget
-        )
+        left, right = _evaluate(node.left, budget), _evaluate(node.right, budget)
+        return _result(type(node.op), left, right, budget)
     raise _operand_error(node, budget)
 
 

@@ -227,9 +227,8 @@ def types_of(schema: Any, root: Mapping[str, Any]) -> set[str]:
         followed.add(str(ref))  # follow each reference once, so that a cycle ends
         types |= names | ({"null"} if part.get("nullable") is True else set())
         pending += choices
-    return {_ALIASES.get(name, name) for name in (kind.strip().lower() for kind in types)} or {
-        "string"
-    }
+    names = {kind.strip().lower() for kind in types}
+    return {_ALIASES.get(name, name) for name in names} or {"string"}
 
 
 def _list(schema: Mapping[str, Any], key: str) -> list[Any]:

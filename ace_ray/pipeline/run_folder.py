@@ -84,10 +84,8 @@ class RunFolder:
         """Read which rows are stored. ``warn`` receives a line for each ignored Parquet file."""
         every = (rules for b in self.plan.benchmarks.values() for rules in b.rule_sets)
         schema = rows_schema(tuple(dict.fromkeys(every)))
-        if self.declared:
-            self.ledger = read_ledger(self.store, warn, schema)
-        else:
-            self.ledger = Ledger(self.store, schema=schema)
+        empty = Ledger(self.store, schema=schema)
+        self.ledger = read_ledger(self.store, warn, schema) if self.declared else empty
         give_back_memory()
 
     def check_declared(self) -> None:

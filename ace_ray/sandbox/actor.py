@@ -103,9 +103,8 @@ class PooledSession:
             self._swap_actor()
             # Calls to a restarting actor fail at once. On a busy node a restart takes many seconds.
             if clock() + pause_s >= deadline:
-                raise SandboxLost(
-                    f"no sandbox actor accepted the episode within {OPEN_TIMEOUT_S:g} s ({failure})"
-                )
+                line = f"no sandbox actor accepted the episode within {OPEN_TIMEOUT_S:g} s"
+                raise SandboxLost(f"{line} ({failure})")
             await asyncio.sleep(pause_s)
             pause_s = min(5.0, 2 * pause_s)
 

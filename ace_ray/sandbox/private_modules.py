@@ -43,26 +43,24 @@ BUILTINS = frozenset(
 
 @dataclass(frozen=True)
 class PrivateModules:
-    """The modules of the user's copy of a package. Each module is loaded once.
-
-    Args:
-        texts: source of each module, by its name without ``package``.
-        place: returns the file name of a module, for errors.
-        package: prefix of module names in absolute imports.
-        names: other modules, and the names that may be imported from each.
-        stand_ins: other modules, and for each a function that returns its replacement.
-        prefix: prefix for the names of the private modules.
-        fix: advice in the error for a source that does not load.
-        extra: name -> builtin, in addition to `BUILTINS`."""
+    """The modules of the user's copy of a package. Each module is loaded once."""
 
     texts: Mapping[str, str]
+    """Source of each module, by its name without ``package``."""
     place: Callable[[str], str]
+    """Returns the file name of a module, for errors."""
     package: str
+    """Prefix of module names in absolute imports."""
     names: Names
+    """Other modules, and the names that may be imported from each."""
     stand_ins: StandIns
+    """Other modules, and for each a function that returns its replacement."""
     prefix: str
+    """Prefix for the names of the private modules."""
     fix: str
+    """Advice in the error for a source that does not load."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    """Name -> builtin, in addition to `BUILTINS`."""
     _loaded: dict[str, ModuleType] = field(default_factory=dict, init=False)
     _lock: Any = field(default_factory=threading.RLock, init=False)
 

@@ -69,13 +69,13 @@ class Lease(AbstractContextManager["Lease"]):
             if tag and _has_same_holder(claim, content):
                 return cls(store, tag, claim)
             if tag and not has_ended(_claim(content)):
+                holder = _holder_text(content)
                 if watched is None:
                     watched = (tag, time.monotonic())
-                    holder = _holder_text(content)
                     log.info(f"the run is locked by {holder}; waiting up to {TTL_S:g} s")
                 if tag != watched[0]:
                     raise UserError(
-                        f"the run is being written by {_holder_text(content)}",
+                        f"the run is being written by {holder}",
                         where=store.root,
                         fix="wait for it to end, or choose another run_id or --output",
                     )

@@ -132,9 +132,8 @@ def entry_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str)
     """Plan the run of a checkpoint. Return a refused run if the checkpoint is incomplete or cannot
     be evaluated. Raises `UserError` if the store is not available."""
     if checkpoint.lacks:
-        return unplanned_entry(
-            checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}"
-        )
+        why = f"the checkpoint is incomplete: {checkpoint.lacks}"
+        return unplanned_entry(checkpoint, refused=why)
     try:
         plan = plan_of_checkpoint(sweep, checkpoint, output)
     except UnreachableStore:
@@ -197,9 +196,8 @@ def _swap_group(plan: Plan) -> str:
     tensor layout, engine and sampling, or an adapter's base. Return "" if no swap is possible."""
     shared = plan.config.engine, plan.config.sampling.model_dump()
     if plan.model.adapter is not None:
-        model_options = plan.config.model.model_dump(
-            exclude={"source", "revision", "adapter", "adapter_revision"}
-        )
+        keys = {"source", "revision", "adapter", "adapter_revision"}
+        model_options = plan.config.model.model_dump(exclude=keys)
         return digest("adapters", plan.model.revision, model_options, *shared)
     if plan.model.kind not in ("folder", "s3"):
         return ""

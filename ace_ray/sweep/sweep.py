@@ -107,8 +107,7 @@ class Sweep:
         self.any_run = any_run = config.any_run
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
-        output = open_store(config.output, **any_run.store.model_dump())
-        self.store = output.child(self.sweep_id)
+        self.store = open_store(config.output, **any_run.store.model_dump()).child(self.sweep_id)
         models = self.options.models
         self.runs = label_runs(models, [entry_of_model(config, m, self.uri) for m in models])
         self._before, self._steps = read_ledger(self.store)
@@ -130,16 +129,16 @@ class Sweep:
             check_config(any_run)
             self._plan_existing(preview=preview)
         check_distinct(self.runs)
-        self._check_reference()
+        labels = [*(run.label for run in self.runs), *(line.label for line in self._before)]
+        if (name := self.options.reference) is not None and name not in labels:
+            fix = did_you_mean(name, labels)
+            raise UserError(f"no model has the label {name!r}", where="reference", fix=fix)
         self.comparisons = Comparisons(any_run, self.store)
         self.comparisons.disable_early_stop(complete, self._planned_runs())
         self._give_shares(keep=False)
         self.comparisons.check_reference()
-        if any_run.backend == "fake":
-            self.machine = Machine(0)
-        else:
-            cpus = [any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
-            self.machine = find_machine(max(cpus))
+        cpus = max([any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)])
+        self.machine = Machine(0) if any_run.backend == "fake" else find_machine(cpus)
         check_sizes([run for run in self.runs if run.plan], self.machine)
 
     @property
@@ -223,13 +222,6 @@ class Sweep:
                     raise StoreOutage(str(error)) from error
                 log.warning(f"the store is not available, retrying: {error}")
                 self._pause(AGAIN_S)
-
-    def _check_reference(self) -> None:
-        """Raise `UserError` unless the option ``reference`` is the label of a run."""
-        labels = [*(run.label for run in self.runs), *(line.label for line in self._before)]
-        if (name := self.options.reference) is not None and name not in labels:
-            fix = did_you_mean(name, labels)
-            raise UserError(f"no model has the label {name!r}", where="reference", fix=fix)
 
     # Runs
 
@@ -449,9 +441,8 @@ class Sweep:
                 for run in lane.runs
             ]
             gpu_ids = devices if lane.gpus and not self.machine.shared else None
-            process = LaneProcess(
-                lane, parts, gpu_ids, echo=echo, room=self._lane_fields(lane, waiting)
-            )
+            room = self._lane_fields(lane, waiting)
+            process = LaneProcess(lane, parts, gpu_ids, echo=echo, room=room)
             self._running.append(process)
             if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started

@@ -57,9 +57,8 @@ class EngineWorker:
             run = job.pending[0] if answer.run is None else answer.run
             self._candidate = WeightLoader(job, self._process, self._clock, run)
             self._engine = self._candidate.engine
-            self._reports = RowReporter(
-                partial(self._coordinator.note_unless_stopped.remote, self._process)
-            )
+            send = partial(self._coordinator.note_unless_stopped.remote, self._process)
+            self._reports = RowReporter(send)
             self._episodes = EpisodeRunner(
                 job,
                 self._engine,

@@ -175,10 +175,8 @@ class WeightLoader:
             folder = await asyncio.to_thread(self._folder, run)
         except _TRANSIENT as error:
             await self._end(str(error), None)
-        spent = self._clock.read(), self._clock.output_tokens
-        self._coordinator.note_unless_stopped.remote(
-            self._process, RowReport(self.run, spent=spent)
-        )
+        report = RowReport(self.run, spent=(self._clock.read(), self._clock.output_tokens))
+        self._coordinator.note_unless_stopped.remote(self._process, report)
         self._clock.restart()
         self._clock.enter_state("load")
         if self.run in self._broken and not self._adapters:

@@ -109,9 +109,8 @@ class Writer:
             raise
         finally:
             self._writing.remove(began)
-        self._coordinator.note_unless_stopped.remote(
-            self._process, RowReport(run, stored=table.num_rows)
-        )
+        row_report = RowReport(run, stored=table.num_rows)
+        self._coordinator.note_unless_stopped.remote(self._process, row_report)
 
     def _write(self, run: RunTarget, table: pa.Table) -> None:
         """Store the rows. Errors of the store are retried for `store_retry_timeout_s`: the store

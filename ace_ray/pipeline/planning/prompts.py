@@ -88,9 +88,8 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
 def _check_variables(plan: Plan, chat: Chat) -> None:
     """Raise `UserError` if the template does not use a variable that the config sets."""
     effort = plan.config.sampling.reasoning_effort
-    if effort is not None and not any(
-        map(chat.has_variable, ("reasoning_effort", "enable_thinking"))
-    ):
+    has_effort = any(map(chat.has_variable, ("reasoning_effort", "enable_thinking")))
+    if effort is not None and not has_effort:
         raise UserError(
             f"the chat template of {plan.model.source} does not use reasoning_effort",
             where="sampling.reasoning_effort",

@@ -99,8 +99,7 @@ class LocalStore(Store):
                         fault = f"is a link to {os.readlink(file)}, which does not exist"
                         if error.errno == errno.ELOOP:
                             fault = "is a symbolic link to itself"
-                    size, changed = about.st_size, f"{about.st_mtime_ns}"
-                    objects.append(Object(relative, size, changed, fault))
+                    objects.append(Object(relative, about.st_size, str(about.st_mtime_ns), fault))
         return sorted(objects, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
