@@ -21,24 +21,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_COMMANDS = "compare evaluate export gate publish report reread score sweep"
 # Public name -> its module, which is imported on first access, so that commands start fast.
 _MODULES = {
-    **dict.fromkeys(
-        (
-            "Run",
-            "compare",
-            "evaluate",
-            "export",
-            "gate",
-            "publish",
-            "report",
-            "reread",
-            "score",
-            "sweep",
-        ),
-        "ace_ray.api",
-    ),
-    **dict.fromkeys(("RunFailed", "UserError"), "ace_ray.errors"),
+    **dict.fromkeys(["Run", *_COMMANDS.split()], "ace_ray.api"),
+    **dict.fromkeys(["RunFailed", "UserError"], "ace_ray.errors"),
 }
 
 

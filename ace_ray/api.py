@@ -97,11 +97,8 @@ class Run:
         Raises `UserError` if a stored file cannot be read, or a column does not exist."""
         stored_schema = self._stored.ledger.schema
         if unknown := [name for name in columns or () if name not in stored_schema.names]:
-            raise UserError(
-                f"rows have no column {unknown[0]!r}",
-                where=self.uri,
-                fix=f"choose from {', '.join(stored_schema.names)}",
-            )
+            fix = f"choose from {', '.join(stored_schema.names)}"
+            raise UserError(f"rows have no column {unknown[0]!r}", where=self.uri, fix=fix)
         names = list(columns or stored_schema.names)
         tables = [
             table.filter(pc.equal(table.column("repeat"), 0)).select(names)
@@ -131,11 +128,8 @@ class Run:
         ]
         if len(views) != 1:
             keys = "; ".join(", ".join(filter(None, view.key.values())) for view in views[:5])
-            raise UserError(
-                f"matches {len(views)} rows: {keys}",
-                where=entry,
-                fix="choose one with language=, category= or benchmark=",
-            )
+            fix = "choose one with language=, category= or benchmark="
+            raise UserError(f"matches {len(views)} rows: {keys}", where=entry, fix=fix)
         return views[0]
 
     def changed(self, other: Run, **filters: Any) -> list[ResultRow]:
@@ -210,7 +204,7 @@ def score(
     ``fresh`` replaces the run of other outputs there. ``options`` are the benchmark's. Without
     ``output``, ``path`` is a run. ``judge`` is a file with the judge's section of a config, an
     endpoint: it judges answers that no judge saw. ``endpoint_url`` and ``region`` name an
-    S3-compatible store. Raises `UserError`."""
+    S3-compatible store. Raises `UserError` if run, outputs or judge cannot be used."""
     from ace_ray.rescoring.rejudge import score as score_path
 
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)

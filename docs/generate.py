@@ -89,7 +89,12 @@ all rows an engine draws the same noise for each row, and comparisons of runs sh
 do not exist."""
 
 SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
-    ("A run", "Keys of `ace-ray evaluate CONFIG`.", RunConfig),
+    (
+        "A run",
+        "Keys of `ace-ray evaluate CONFIG`. Most configs need only keys of the first table. "
+        "`engine: {tensor_parallel_size: 2}` gives each engine two GPUs.",
+        RunConfig,
+    ),
     ("model", "Model of a run, or of a served role.", ModelConfig),
     ("endpoint", "Endpoint of a role; see [Endpoints](endpoints.md).", EndpointConfig),
     ("model.endpoint", "Endpoint of a run's candidate.", CandidateEndpoint),
@@ -175,6 +180,13 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
 TITLES = {model: title for title, _, model in SECTIONS}
 LIKE: dict[type[BaseModel], type[BaseModel]] = {SweepModel: ModelConfig}
 """Sections with keys of another one, besides those that inherit them."""
+FIRST: dict[type[BaseModel], tuple[str, ...]] = {
+    RunConfig: (
+        *("model", "benchmarks", "output", "limit"),
+        *("engine", "workers", "sampling", "samples", "run_id"),
+    )
+}
+"""Keys that most configs set. They have a table of their own, before the other keys."""
 
 
 def page() -> str:
@@ -189,10 +201,11 @@ def page() -> str:
                 there = [name for name in fields if name in other.model_fields]
                 parts.append(f"As in `{TITLES[other]}`: {', '.join(map('`{}`'.format, there))}.\n")
                 fields = {name: fields[name] for name in fields if name not in there}
-        parts.append("| key | type | default | meaning |\n|---|---|---|---|")
-        documented = meanings(model)
-        parts += [_line(name, field, documented[name]) for name, field in fields.items()]
-        parts.append("")
+        documented, first = meanings(model), FIRST.get(model, ())
+        if first:
+            parts += [*_table({name: fields[name] for name in first}, documented), "Other keys:\n"]
+        others = {name: field for name, field in fields.items() if name not in first}
+        parts += _table(others, documented)
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -223,6 +236,11 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
         field.alias or name: field.description or below.get(name, "")
         for name, field in model.model_fields.items()
     }
+
+
+def _table(fields: dict[str, FieldInfo], documented: dict[str, str]) -> list[str]:
+    lines = [_line(name, field, documented[name]) for name, field in fields.items()]
+    return ["| key | type | default | meaning |\n|---|---|---|---|", *lines, ""]
 
 
 def _line(name: str, field: FieldInfo, meaning: str) -> str:

@@ -169,6 +169,19 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def bfcl_copy() -> Any:
+    """Return a copy of bfcl-eval: the one that ``BFCL_DATA`` names, or the installed one."""
+    from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+    from ace_ray.errors import UserError
+
+    try:
+        copy = UpstreamPackage.locate(os.environ.get("BFCL_DATA", "installed"))
+    except UserError as error:
+        pytest.skip(str(error))
+    return UpstreamPackage.locate(str(copy.root))
+
+
+@pytest.fixture(scope="session")
 def local_ray(quiet_environment: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """Start the local Ray of the session. Yields the environment variables that join it."""
     pytest.importorskip("ray")

@@ -5,12 +5,13 @@ process."""
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Answer = Callable[[dict[str, Any]], Any]
-"""Request -> a chat completion (JSON values), or (status, text of the body)."""
+"""Request -> a chat completion (JSON values), or (status, body, headers), of which the last may be
+absent. A body is a text, bytes, or pieces that are sent until the client goes."""
 
 
 def completion(text: str | None = "hi", model: str = "m-1", **message: Any) -> dict[str, Any]:
@@ -57,13 +58,23 @@ def scripted_endpoint() -> Iterator[Scripted]:
             scripted.requests.append(body)
             scripted.headers.append(dict(self.headers))
             answer = scripted.answer(body)
-            status, text = answer if isinstance(answer, tuple) else (200, json.dumps(answer))
-            content = text.encode()
+            if not isinstance(answer, tuple):
+                answer = 200, json.dumps(answer)
+            status, content, *headers = answer
+            content = content.encode() if isinstance(content, str) else content
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
+            for name, value in (headers[0] if headers else {}).items():
+                self.send_header(name, value)
+            if isinstance(content, bytes):
+                self.send_header("Content-Length", str(len(content)))
+                content = [content]
+            else:
+                self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):
+                for piece in content:
+                    self.wfile.write(piece)
 
         def log_message(self, format: str, *values: Any) -> None:
             return
@@ -71,7 +82,7 @@ def scripted_endpoint() -> Iterator[Scripted]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     scripted = Scripted(f"http://127.0.0.1:{server.server_port}/v1")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield scripted
     finally:

@@ -137,16 +137,16 @@ def score_of(cell: Mapping[str, Any], name: str, formula: str, n: int, of: int) 
     return Score(name, formula, mean and replace(mean, partial=bool(missing)), missing, of)
 
 
+# A summary, or its part for a language.
+Block = Mapping[str, Any]
+# (formula, columns): ``block.rules.<rules>.<formula>`` has the columns' values.
+Formula = tuple[str, Columns]
+
+
 def column_score(
-    block: Mapping[str, Any],
-    rules: str,
-    columns: tuple[str, Columns],
-    name: str,
-    title: str = "",
-    languages: int = 1,
+    block: Block, rules: str, columns: Formula, name: str, title: str = "", languages: int = 1
 ) -> Score:
-    """Return the score of the column ``name`` from ``block``, a summary or its part for a language.
-    ``columns``: (formula, columns); ``block.rules.<rules>.<formula>`` has the columns' values."""
+    """Return the score of the column ``name`` from ``block``."""
     formula, declared = columns
     categories = members(declared, name)
     cell = block["rules"][rules][formula].get(name)
@@ -157,12 +157,8 @@ def column_score(
     return score_of(cell, title, formula, n, len(categories) * languages)
 
 
-def column_estimate(
-    run: BenchmarkResult,
-    block: Mapping[str, Any] | None,
-    rules: str,
-    columns: tuple[str, Columns],
-    name: str,
+def complete_estimate(
+    run: BenchmarkResult, block: Block | None, rules: str, columns: Formula, name: str
 ) -> Estimate | None:
     """Return a run's value of a column (see `column_score`), or None if a category is missing.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ace_ray.benchmarks.results import BenchmarkResult
 from ace_ray.types import canonical_json
+from ace_ray.util.grouping import grouped
 
 _HASH = re.compile(r'"?[0-9a-f]{32,}"?')
 _ABSENT = "not recorded"
@@ -60,9 +61,7 @@ def difference_lines(
     """Yield ``word: key is VALUE in RUNS; ...`` for each key of ``facts`` in which runs differ.
     Each run has a ``label``."""
     for key in dict.fromkeys(key for run in runs for key in facts(run)):
-        holders: dict[str, list[str]] = {}
-        for run in runs:
-            holders.setdefault(facts(run).get(key, _ABSENT), []).append(run.label)
+        holders = grouped((facts(run).get(key, _ABSENT), run.label) for run in runs)
         if len(holders) > 1:
             *rare, common = sorted(holders.items(), key=lambda item: len(item[1]))
             parts = [f"{_shorten(value)} in {', '.join(names)}" for value, names in rare]

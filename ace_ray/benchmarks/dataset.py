@@ -100,11 +100,8 @@ def imports_folder(benchmark: str) -> Path:
 
 def not_writable(cache: Path, error: OSError) -> UserError:
     """Return the error for a cache folder that cannot be written."""
-    return UserError(
-        f"cannot be written ({error.strerror})",
-        where=str(cache),
-        fix="set ACE_RAY_CACHE to a folder you can write to",
-    )
+    fix = "set ACE_RAY_CACHE to a folder you can write to"
+    return UserError(f"cannot be written ({error.strerror})", where=str(cache), fix=fix)
 
 
 def store_version(files: Files, benchmark: str, *, counted: str, **facts: Any) -> Path:
@@ -225,9 +222,8 @@ def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) 
     for part in relative.split("/"):
         path = path / part
         if path.is_symlink():
-            raise UserError(
-                "is a symbolic link", where=str(path), fix="import a folder with the files in it"
-            )
+            fix = "import a folder with the files in it"
+            raise UserError("is a symbolic link", where=str(path), fix=fix)
     return read_bounded(path, limit_bytes)
 
 

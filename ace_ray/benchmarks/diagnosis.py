@@ -174,13 +174,8 @@ class Diagnosis:
                 rules: (total - tally.sums.get(rules, 0.0)) / other_rows if other_rows else None
                 for rules, total in every.sums.items()
             }
-            finding: dict[str, Any] = {
-                "kind": kind,
-                "rows": tally.rows,
-                "of": every.rows,
-                "accuracy": accuracy,
-                "others": other_accuracy,
-            }
+            finding: dict[str, Any] = {"kind": kind, "rows": tally.rows, "of": every.rows}
+            finding |= {"accuracy": accuracy, "others": other_accuracy}
             if categories:
                 finding["categories"] = categories
             if kind == "unread_calls":

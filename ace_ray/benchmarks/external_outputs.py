@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import blake2b
 from itertools import product
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from ace_ray.benchmarks.dataset import Row, json_lines
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
+from ace_ray.util.grouping import grouped
 from ace_ray.util.suggestions import closest_of
 
 MAX_LINE_BYTES = 256 << 20
@@ -53,36 +54,28 @@ Placed = tuple[str, Output]
 ToEpisode = Callable[[Entry, Row, str], Episode]
 
 
+@dataclass(eq=False, repr=False)
 class Entries:
-    """The entries that external outputs may answer. Each category is loaded at its first use."""
+    """The entries that external outputs may answer. Each category is loaded at its first use.
 
-    def __init__(
-        self,
-        load: Callable[[str, str], Iterable[Entry]],
-        *,
-        languages: Sequence[str],
-        categories: Sequence[str],
-        load_others: Callable[[str, str], Iterable[Entry]] = lambda *_: (),
-        searched: Sequence[str] | None = None,
-    ) -> None:
-        """Store the functions that load entries; ``load`` may raise `UserError`.
+    ``load`` returns the entries of a language and category, and may raise `UserError`.
+    ``load_others`` returns further entries, which only count if an output answers them. If an
+    output names no category, its entry is searched in the categories ``searched``, by default in
+    all. ``remarks``: remarks to print, and the number of outputs that each concerns."""
 
-        ``load_others`` returns further entries of a category, which only count if an output answers
-        them. If an output names no category, its entry is searched in the categories ``searched``,
-        by default in all categories."""
-        self.languages, self.categories = languages, categories
-        self._searched = categories if searched is None else searched
-        self._load, self._load_others = load, load_others
-        # Remarks to print, and the number of outputs that each concerns.
-        self.remarks: Counter[str] = Counter()
-        self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
+    load: Callable[[str, str], Iterable[Entry]]
+    _: KW_ONLY
+    languages: Sequence[str]
+    categories: Sequence[str]
+    load_others: Callable[[str, str], Iterable[Entry]] = lambda *_: ()
+    searched: Sequence[str] | None = None
+    remarks: Counter[str] = field(default_factory=Counter)
+    _loaded: dict[tuple[str, str], dict[str, Entry]] = field(default_factory=dict)
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Entries:
         """Return an `Entries` with exactly these entries."""
-        groups: dict[tuple[str, str], list[Entry]] = {}
-        for entry in entries:
-            groups.setdefault(entry.category_key, []).append(entry)
+        groups = grouped((entry.category_key, entry) for entry in entries)
         return cls(
             lambda language, category: groups.get((language, category), ()),
             languages=list(dict.fromkeys(language for language, _ in groups)),
@@ -93,14 +86,14 @@ class Entries:
         """Return a category's entries by id. Raises `UserError` if the data lacks the category."""
         key = (language, category)
         if key not in self._loaded:
-            self._loaded[key] = {entry.id: entry for entry in self._load(language, category)}
+            self._loaded[key] = {entry.id: entry for entry in self.load(language, category)}
         return self._loaded[key]
 
     def get(self, language: str, category: str, entry_id: str) -> Entry | None:
         """Return the entry with this id, or None. Search the entries of ``load_others``, too."""
         entries = self.entries_of(language, category)
         if entry_id not in entries:
-            for entry in self._load_others(language, category):
+            for entry in self.load_others(language, category):
                 if entry.id == entry_id:
                     self._loaded[language, category][entry_id] = entry
         return entries.get(entry_id)
@@ -118,7 +111,8 @@ class Entries:
         if category:
             require_known("category", category, self.categories, location)
         languages = [language] if language else self.languages
-        groups = list(product(languages, [category] if category else self._searched))
+        searched = self.categories if self.searched is None else self.searched
+        groups = list(product(languages, [category] if category else searched))
         entries = [
             self.entries_of(*group)[entry_id]
             for group in groups

@@ -46,7 +46,7 @@ class Score:
     def of_json(cls, tree: Mapping[str, Any]) -> Score:
         """Read the score that `as_json` wrote."""
         estimate = None
-        if tree["value"] is not None:
+        if tree["value"] is not None and tree["interval"]:
             low, high = tree["interval"]
             estimate = Estimate(tree["value"], (low, high), tree["n"], tree["partial"])
         return cls(

@@ -67,9 +67,8 @@ def curves_by_size(
 
 def paper_with_curves(tables: Sequence[Table], notes: list[str], curves: Curves | None) -> Paper:
     """Return a paper whose only figure is ``curves``. If that is None, a note says why."""
-    if curves is None:
-        notes = [*notes, "no curve over model size: it needs runs of two known sizes"]
-    return Paper(tables, [curves] if curves else [], notes)
+    lacking = [] if curves else ["no curve over model size: it needs runs of two known sizes"]
+    return Paper(tables, [curves] if curves else [], [*notes, *lacking])
 
 
 def parameter_count(name: str) -> int | None:

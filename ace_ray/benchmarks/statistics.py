@@ -24,6 +24,7 @@ from typing import Any
 from ace_ray.benchmarks.results import BenchmarkResult, CategoryResult, Estimate, Score
 from ace_ray.benchmarks.tally import Tally, accuracies, counts, totals
 from ace_ray.types import STATUSES, ResultRow
+from ace_ray.util.grouping import grouped
 from ace_ray.util.stats import share
 
 Groups = Mapping[str, Sequence[str]]
@@ -46,9 +47,7 @@ def statistics(
     ``groups``: categories by the name of the group."""
     tallies = tally_rows(rows, rule_sets, groups)
     every = list(tallies.values())
-    categories: dict[str, list[Tally]] = {}
-    for tally in every:
-        categories.setdefault(tally.category, []).append(tally)
+    categories = grouped((tally.category, tally) for tally in every)
     return {
         "counts": counts(every),
         "totals": totals(every),
@@ -97,10 +96,7 @@ def tally_rows(
 
 
 def by_language(tallies: Tallies) -> dict[str, list[Tally]]:
-    languages: dict[str, list[Tally]] = {}
-    for (language, _), tally in tallies.items():
-        languages.setdefault(language, []).append(tally)
-    return languages
+    return grouped((language, tally) for (language, _), tally in tallies.items())
 
 
 def completeness(tallies: Tallies, max_unscored: float) -> dict[str, Any]:

@@ -65,23 +65,20 @@ def _tool(value: Any) -> Tool:
     function = value.get("function") if isinstance(value, Mapping) else None
     if not isinstance(function, Mapping):
         return Tool(text_of(value))
+    name, description = (text_of(function.get(key)) for key in ("name", "description"))
     since = value.get("since_answer")
-    return Tool(
-        text_of(function.get("name")),
-        text_of(function.get("description")),
-        function.get("parameters"),
-        since if isinstance(since, int) and not isinstance(since, bool) else 1,
-    )
+    is_number = isinstance(since, int) and not isinstance(since, bool)
+    return Tool(name, description, function.get("parameters"), since if is_number else 1)
 
 
 def steps_of(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
     """Return the steps of ``messages``, which have OpenAI's form."""
     steps: list[Step] = []
-    # Calls of the last assistant message that have no result yet: call id -> index.
+    # Calls of the last message that have no result yet: call id -> index.
     waiting: dict[str, int] = {}
     for message in messages:
         role = text_of(message.get("role"))
-        if role == "tool" and steps and steps[-1].role == "assistant":
+        if role == "tool" and steps and (waiting or steps[-1].role == "assistant"):
             _store_result(steps[-1], message, waiting)
             continue
         step = Step(role, text_of(message.get("content")), text_of(message.get("reasoning")))
@@ -106,14 +103,14 @@ def steps_of(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
 def _store_result(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
     """Store a tool ``message`` as the result of the call in ``step`` that it names, or of the first
     call without a result. If all calls have results (or are plain text), add a call."""
-    content = text_of(message.get("content"))
+    content, error = text_of(message.get("content")), "failed" if message.get("error") else ""
     index = waiting.pop(text_of(message.get("tool_call_id")), None)
     if index is None and waiting:
         index = waiting.pop(next(iter(waiting)))  # the first call without a result
     if index is None:
-        step.calls.append(Call(text_of(message.get("name")), observation=content))
+        step.calls.append(Call(text_of(message.get("name")), "", content, error))
     else:
-        step.calls[index] = replace(step.calls[index], observation=content)
+        step.calls[index] = replace(step.calls[index], observation=content, error=error)
 
 
 def _mappings_of(value: Any) -> list[Mapping[str, Any]]:

@@ -100,12 +100,9 @@ class UpstreamCopy:
         if not copy.version:
             copy = replace(copy, version=upstream.version if copy.has_official_data() else UNKNOWN)
         if copy.version not in (upstream.version, *upstream.further_versions, UNKNOWN):
-            raise UserError(
-                f"is version {copy.version} of {upstream.distribution}, but ace_ray supports only"
-                f" version {upstream.version}",
-                where=str(copy.root),
-                fix=upstream.install_hint,
-            )
+            problem = f"is version {copy.version} of {upstream.distribution}"
+            limit = f"but ace_ray supports only version {upstream.version}"
+            raise UserError(f"{problem}, {limit}", where=str(copy.root), fix=upstream.install_hint)
         return copy
 
     @classmethod
@@ -167,9 +164,8 @@ class UpstreamCopy:
         spec = importlib.util.find_spec(upstream.package)
         folders = list(spec.submodule_search_locations or ()) if spec else []
         if not folders:
-            raise UserError(
-                f"{upstream.distribution} is not installed", where="data", fix=upstream.install_hint
-            )
+            problem = f"{upstream.distribution} is not installed"
+            raise UserError(problem, where="data", fix=upstream.install_hint)
         root = Path(folders[0])
         try:
             version = metadata.version(upstream.distribution)
@@ -183,11 +179,9 @@ class UpstreamCopy:
         roots = (path, path / upstream.package)
         root = next((root for root in roots if (root / upstream.mark).is_dir()), None)
         if root is None:
-            raise UserError(
-                f"has no {upstream.package}/{upstream.mark.partition('/')[0]} in it",
-                where=str(path),
-                fix=f"give the folder that holds {upstream.package}, or {upstream.data_hint}",
-            )
+            problem = f"has no {upstream.package}/{upstream.mark.partition('/')[0]} in it"
+            fix = f"give the folder that holds {upstream.package}, or {upstream.data_hint}"
+            raise UserError(problem, where=str(path), fix=fix)
         version, name = "", upstream.distribution.replace("-", "_")
         files = root.parent.glob(f"{name}-*.dist-info/METADATA")
         if metadata_file := next(filter(Path.is_file, sorted(files)), None):

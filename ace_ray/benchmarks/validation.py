@@ -35,12 +35,9 @@ def user_code(benchmark: type[Any], member: str) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         file = getattr(sys.modules.get(benchmark.__module__), "__file__", None)
         locations = [f" ({Path(f.filename).name}:{f.lineno})" for f in frames if f.filename == file]
-        raise UserError(
-            f"{member} fails with {type(error).__name__}: {first_line(error)}"
-            + (locations[-1] if locations else ""),
-            where=f"benchmark {benchmark.name}",
-            fix="correct the class",
-        ) from error
+        reason = f"{type(error).__name__}: {first_line(error)}{''.join(locations[-1:])}"
+        problem, location = f"{member} fails with {reason}", f"benchmark {benchmark.name}"
+        raise UserError(problem, where=location, fix="correct the class") from error
 
 
 def fill_entries(name: str, raw_entries: Iterable[Entry]) -> list[Entry]:
@@ -50,21 +47,15 @@ def fill_entries(name: str, raw_entries: Iterable[Entry]) -> list[Entry]:
     entries: dict[tuple[str, str, str], Entry] = {}
     for entry in raw_entries:
         if not isinstance(entry, Entry):
-            raise UserError(
-                f"entries returned a {type(entry).__name__}",
-                where=f"benchmark {name}",
-                fix="return objects of ace_ray.types.Entry",
-            )
+            fix = "return objects of ace_ray.types.Entry"
+            raise UserError(f"entries returned a {type(entry).__name__}", f"benchmark {name}", fix)
         location = f"benchmark {name}, entry {entry.id!r}"
         category, group = entry.category or name, entry.group or entry.id
         entry = replace(entry, benchmark=name, category=category, group=group)
         for key in ("id", "category", "language", "group"):
             text = getattr(entry, key)
-            if (
-                not isinstance(text, str)
-                or replace_surrogates(text) != text
-                or (key == "id" and not text)
-            ):
+            is_valid = isinstance(text, str) and replace_surrogates(text) == text
+            if not is_valid or (key == "id" and not text):
                 problem = f"its {key} is {text!a:.80}, not a valid string"
                 fix = f"set {key} to a string of valid Unicode; an id must not be empty"
                 raise UserError(problem, where=location, fix=fix)
@@ -105,9 +96,8 @@ def check_opening(messages: Any, tools: Any, location: str) -> None:
     try:
         canonical_json([messages, tools])
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"its prompt is not JSON: {first_line(error)}", where=location, fix="correct the class"
-        ) from error
+        problem = f"its prompt is not JSON: {first_line(error)}"
+        raise UserError(problem, where=location, fix="correct the class") from error
 
 
 def _are_mappings(value: Any) -> bool:

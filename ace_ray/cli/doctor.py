@@ -135,11 +135,8 @@ def _endpoint_line(plan: Plan) -> Line:
     name, usage = answer["model"] or "a model without a name", answer["usage"]
     calls = answer.get("calls")
     tools = "was offered no tools" if calls is None else f"accepts tools (made {calls} calls)"
-    return Line(
-        "endpoint",
-        f"{name} answered {answer['text']!r:.60}; {tools}; "
-        + ("reports usage" if usage else "reports no usage, so tokens will be unknown"),
-    )
+    words = "reports usage" if usage else "reports no usage, so tokens will be unknown"
+    return Line("endpoint", f"{name} answered {answer['text']!r:.60}; {tools}; {words}")
 
 
 def _engine(plan: Plan, gpus: int) -> Iterator[Line]:
@@ -153,14 +150,9 @@ def _engine(plan: Plan, gpus: int) -> Iterator[Line]:
 def _cluster(plan: Plan) -> tuple[Line, int]:
     """Return a line about how the run fits the nodes, and the number of GPUs of an engine. Raises
     `UserError` if the run does not fit."""
-    nodes = _nodes()
-    need = fit(
-        plan.config,
-        len(plan.rows),
-        nodes,
-        interactive=bool(plan.rows.interactive.any()),
-        servers=demand(plan.bindings, on_gpu=max_node_gpus(nodes) > 0),
-    )
+    nodes, interactive = _nodes(), bool(plan.rows.interactive.any())
+    servers = demand(plan.bindings, on_gpu=max_node_gpus(nodes) > 0)
+    need = fit(plan.config, len(plan.rows), nodes, interactive=interactive, servers=servers)
     machines = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
     text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {machines}"
     text += ", each engine on several nodes" * need.spread

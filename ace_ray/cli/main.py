@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 
 from ace_ray.cli import results, run  # noqa: F401 - they add their commands
-from ace_ray.cli.options import add_store_options, cli, echo_result
+from ace_ray.cli.options import cli, echo_result, store_options
 from ace_ray.errors import FAILED, UserError
 from ace_ray.util import log
 from ace_ray.util.local_files import local_folder
@@ -27,13 +27,8 @@ def main(arguments: list[str] | None = None) -> None:
 
     ``arguments`` replace the arguments of the command line."""
     try:
-        code = cli(
-            arguments,
-            prog_name="ace-ray",
-            standalone_mode=False,
-            obj=True,
-            auto_envvar_prefix="ACE_RAY",
-        )
+        names = {"prog_name": "ace-ray", "auto_envvar_prefix": "ACE_RAY"}
+        code = cli(arguments, standalone_mode=False, obj=True, **names)
         sys.exit(code if isinstance(code, int) else 0)
     except UserError as error:
         log.fail(str(error))
@@ -68,11 +63,8 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
 
     chosen = benchmark_class(benchmark)
     if (path is None) != from_installed:
-        raise UserError(
-            "the data needs exactly one source",
-            where=f"data import {benchmark}",
-            fix="give PATH, or --from-installed if the benchmark is an installed package",
-        )
+        fix = "give PATH, or --from-installed if the benchmark is an installed package"
+        raise UserError("the data needs exactly one source", f"data import {benchmark}", fix)
     chosen.import_data(path)
 
 
@@ -99,11 +91,8 @@ def data_check(benchmark: str, path: str | None, folder: str | None) -> None:
 
     chosen = benchmark_class(benchmark)
     if (source := path if folder is None else folder) is None or None not in (path, folder):
-        raise UserError(
-            "the data needs exactly one source",
-            where=f"data check {benchmark}",
-            fix="give PATH, or --data with a name such as mini or imported",
-        )
+        fix = "give PATH, or --data with a name such as mini or imported"
+        raise UserError("the data needs exactly one source", f"data check {benchmark}", fix)
     sys.exit(0 if chosen.check_data(source) else 1)
 
 
@@ -111,7 +100,7 @@ def data_check(benchmark: str, path: str | None, folder: str | None) -> None:
 @click.argument("benchmark")
 @click.option("--data", help="Value of the benchmark's option data. Default: as in a config.")
 @click.option("--output", metavar="URI", help="Folder or s3:// prefix for CSV and SVG files.")
-@add_store_options
+@store_options
 def data_show(benchmark: str, data: str | None, output: str | None, opens: Any) -> None:
     """Count the data's entries, APIs, domains, dialogue turns and arguments."""
     from ace_ray.reports.composition import show_composition

@@ -103,14 +103,14 @@ OUTPUT = click.option(
 )
 
 
-def add_run_options(command: Any) -> Any:
+def run_options(command: Any) -> Any:
     """Add to ``command`` the argument and the options that describe a run."""
     for option in (IDS, LIMIT, OVERRIDES, OUTPUT, BENCHMARKS, MODEL):
         command = option(command)
     return click.argument("config", required=False)(command)
 
 
-def add_store_options(command: Any) -> Any:
+def store_options(command: Any) -> Any:
     """Add S3 options to ``command``, which receives the function `opener` returns as ``opens``."""
 
     @click.option(

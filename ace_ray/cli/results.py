@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ace_ray.cli.options import FULL, add_store_options, cli, echo_result, multi_option
+from ace_ray.cli.options import FULL, cli, echo_result, multi_option, store_options
 from ace_ray.errors import UserError
 from ace_ray.util import log
 
@@ -37,7 +37,7 @@ from ace_ray.util import log
     help="Config file with endpoint and sampling of a judge, for answers that lack its verdict.",
 )
 @FULL
-@add_store_options
+@store_options
 def score(
     path: str, benchmarks: tuple[str, ...], options: tuple[str, ...], full: bool, **more: Any
 ) -> None:
@@ -82,7 +82,10 @@ def score(
 )
 @click.option("--error-type", default="", help="Show only wrong rows with this error type.")
 @click.option(
-    "--changed", metavar="RUN", help="Show only rows that have another verdict in the run RUN."
+    "--changed",
+    default="",
+    metavar="RUN",
+    help="Show only rows that have another verdict in the run RUN.",
 )
 @click.option(
     "--limit",
@@ -93,15 +96,9 @@ def score(
 @click.option(
     "--log", "logs", is_flag=True, help="Print the log of all sessions, with engines that crashed."
 )
-@add_store_options
+@store_options
 def show(
-    run: str,
-    changed: str | None,
-    limit: int | None,
-    as_json: bool,
-    logs: bool,
-    opens: Any,
-    **filters: Any,
+    run: str, changed: str, limit: int | None, as_json: bool, logs: bool, opens: Any, **filters: Any
 ) -> None:
     """List rows of a run, show one row, or print the log of a run or sweep.
 
@@ -118,13 +115,9 @@ def show(
             for text in [line] if as_json else log_text(line):
                 echo_result(text)
         return
-    show_rows(
-        StoredRun(opens(run)),
-        Filter(**filters),
-        base=StoredRun(opens(changed)) if changed else None,
-        limit=(0 if as_json else 20) if limit is None else limit,
-        as_json=as_json,
-    )
+    limit = (0 if as_json else 20) if limit is None else limit
+    base = StoredRun(opens(changed)) if changed else None
+    show_rows(StoredRun(opens(run)), Filter(**filters), base=base, limit=limit, as_json=as_json)
 
 
 @cli.command()
@@ -134,7 +127,7 @@ def show(
     type=click.IntRange(0, 65535),
     help="Port on this machine (0 = any free port). Default: 8642, or the next free port.",
 )
-@add_store_options
+@store_options
 def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     """Browse runs (folders or s3:// URIs) in a browser, also while they are running.
 
@@ -169,7 +162,7 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     metavar="[BENCHMARK=]ID",
     text="Hub id of the benchmark's dataset, required with --to hf.",
 )
-@add_store_options
+@store_options
 def export(run: str, form: str, output: str | None, datasets: tuple[str, ...], opens: Any) -> None:
     """Export a run (folder or s3:// URI) to the file formats of other tools."""
     from ace_ray.integrations.result_files import export_run
@@ -184,7 +177,7 @@ def export(run: str, form: str, output: str | None, datasets: tuple[str, ...], o
 @multi_option(
     "--option", "options", metavar="KEY=VALUE", text="Option of the tracker (the value is YAML)."
 )
-@add_store_options
+@store_options
 def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each only once."""
     from ace_ray.integrations.publisher import options_of
@@ -199,7 +192,7 @@ def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
 @click.option("--against", metavar="RUN", help="Baseline run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--junit", metavar="FILE", help="Also write the checks as JUnit XML.")
-@add_store_options
+@store_options
 def gate(
     policy: str, run: str, against: str | None, as_json: bool, junit: str | None, opens: Any
 ) -> None:
@@ -240,7 +233,7 @@ def gate(
     text="Benchmark of the run in a local file whose code may run.",
 )
 @click.option("--output", metavar="URI", help="Folder of the new run. Default: beside the run.")
-@add_store_options
+@store_options
 def reread(run: str, opens: Any, **options: Any) -> None:
     """Read a run's stored answers again with another parser or another vLLM, without an engine.
 
@@ -255,7 +248,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
 
 @cli.command()
 @click.argument("run")
-@add_store_options
+@store_options
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into a few large parts."""
     from ace_ray.rescoring.rejudge import compact_run
@@ -282,7 +275,7 @@ def compact(run: str, opens: Any) -> None:
     show_default=True,
     help="Number of wrong answers to show in report.html per run, language and category.",
 )
-@add_store_options
+@store_options
 def report(runs: tuple[str, ...], **options: Any) -> None:
     """Write report.html, CSV and SVG files for runs or a sweep (folders or s3:// URIs)."""
     from ace_ray.reports.report import make_report
@@ -329,11 +322,13 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 @click.option("--full", is_flag=True, help="Print all tables, not only the first 40 lines.")
 @click.option(
     "--flips",
+    "with_flips",
     is_flag=True,
     help="Show which rows turned from right to wrong and from wrong to right.",
 )
 @click.option(
     "--explain",
+    "with_causes",
     is_flag=True,
     help="Show the first cause of each differing row; implies --allow-different.",
 )
@@ -344,32 +339,16 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     text="Model of a run, or a folder with its files, to number the first differing token of "
     "prompts with --explain.",
 )
-@add_store_options
-def compare(
-    runs: tuple[str, ...],
-    flips: bool,
-    explain: bool,
-    allow_different: bool,
-    tokenizers: tuple[str, ...],
-    opens: Any,
-    **options: Any,
-) -> None:
+@store_options
+def compare(runs: tuple[str, ...], tokenizers: tuple[str, ...], opens: Any, **options: Any) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.reports.compare import compare as compare_runs
     from ace_ray.reports.compared_runs import NotComparable
     from ace_ray.rescoring.prompts import FirstPrompts
 
     try:
-        compare_runs(
-            runs,
-            with_flips=flips,
-            with_causes=explain,
-            allow_different=allow_different or explain,
-            prompts=FirstPrompts(tokenizers, opens) if tokenizers else None,
-            opens=opens,
-            console=Console(),
-            **options,
-        )
+        prompts = FirstPrompts(tokenizers, opens) if tokenizers else None
+        compare_runs(runs, prompts=prompts, opens=opens, console=Console(), **options)
     except NotComparable as error:
         for line in error.lines[1:]:  # the error has the first
             log.complain(line)

@@ -15,16 +15,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ace_ray.cli.options import (
-    FULL,
-    IDS,
-    LIMIT,
-    OUTPUT,
-    OVERRIDES,
-    add_run_options,
-    cli,
-    multi_option,
-)
+from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, cli, multi_option, run_options
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.util import log
@@ -42,26 +33,24 @@ def _is_own_process() -> bool:
     return bool(click.get_current_context().obj)
 
 
-def _overrides(
-    config: str | None, model: str | None, benchmarks: tuple[str, ...], overrides: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return all config overrides of a command line. Raises `UserError`: it lacks a config, and
-    does not name both a model and a benchmark."""
-    given = {"--model": model, "--benchmark": benchmarks}
+def _config_arguments(
+    config: str | None, *, model: str | None = None, overrides: tuple[str, ...] = (), **options: Any
+) -> tuple[str | None, tuple[str, ...], dict[str, Any]]:
+    """Return the arguments of `load_config` for a command line. Raises `UserError`: it lacks a
+    config, and does not name both a model and a benchmark."""
+    given = {"--model": model, "--benchmark": options.get("benchmarks")}
     missing = [option for option, value in given.items() if not value]
     if config is None and missing:
-        raise UserError(
-            f"no CONFIG and no {' and no '.join(missing)} is given",
-            where=COMMAND_LINE,
-            fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows the choices",
-        )
+        problem = f"no CONFIG and no {' and no '.join(missing)} is given"
+        fix = "name a CONFIG, or both --model and --benchmark; ace-ray list shows the choices"
+        raise UserError(problem, where=COMMAND_LINE, fix=fix)
     # Quoted, since a name may look like a number.
     model_overrides = () if model is None else (f"model.source={json.dumps(model)}",)
-    return (*model_overrides, *overrides)
+    return config, (*model_overrides, *overrides), _values(options)
 
 
 @cli.command()
-@add_run_options
+@run_options
 @click.option(
     "--resume/--fresh",
     default=True,
@@ -82,9 +71,6 @@ def evaluate(config: str | None, **options: Any) -> None:
 def run_evaluate(
     config: str | None,
     *,
-    model: str | None = None,
-    benchmarks: tuple[str, ...] = (),
-    overrides: tuple[str, ...] = (),
     resume: bool = True,
     full: bool = False,
     complete: bool = False,
@@ -92,19 +78,18 @@ def run_evaluate(
     own_process: bool = False,
     **options: Any,
 ) -> int:
-    """Run ``ace-ray evaluate`` and return the exit code.
+    """Run ``ace-ray evaluate`` and return the exit code. ``options`` are those that describe a run.
 
     ``own_process``: this process does nothing else, so the driver may run in a child process
     (`ace_ray.util.signals`)."""
-    all_overrides = _overrides(config, model, benchmarks, overrides)
-    all_overrides += ("early.stop=false",) * complete
-    values = _values({"benchmarks": benchmarks, **options})
+    config, overrides, values = _config_arguments(config, **options)
+    overrides += ("early.stop=false",) * complete
     if only_plan:
         from ace_ray.cli.doctor import plan_lines
         from ace_ray.config.schema import load_config
 
-        return _print_checks(plan_lines(load_config(config, all_overrides, values)), ("", ""))
-    work = partial(_evaluate, config, all_overrides, values, resume, full)
+        return _print_checks(plan_lines(load_config(config, overrides, values)), ("", ""))
+    work = partial(_evaluate, config, overrides, values, resume, full)
     return run_supervised(work) if own_process else work()
 
 
@@ -114,11 +99,9 @@ def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
     failed = False
     for line in lines:
         failed |= line.problem
-        text = (
-            line.text if log.is_json() else f"{verdicts[line.problem]}{line.topic:10} {line.text}"
-        )
+        prefix = "" if log.is_json() else f"{verdicts[line.problem]}{line.topic:10} "
         level = "error" if line.problem else "info"
-        log.print_result(text, level=level, event="check", topic=line.topic)
+        log.print_result(prefix + line.text, level=level, event="check", topic=line.topic)
     return 2 if failed else 0
 
 
@@ -229,14 +212,8 @@ def run_sweep(
 
 
 @cli.command()
-@add_run_options
-def doctor(
-    config: str | None,
-    model: str | None,
-    benchmarks: tuple[str, ...],
-    overrides: tuple[str, ...],
-    **options: Any,
-) -> None:
+@run_options
+def doctor(config: str | None, **options: Any) -> None:
     """Check a config and this machine, without loading the model.
 
     CONFIG and options are the same as for evaluate. For a sweep, sweep --plan checks each model.
@@ -244,16 +221,13 @@ def doctor(
     from ace_ray.cli.doctor import examine
     from ace_ray.config.schema import RunConfig, load_config, read_tree
 
-    all_overrides = _overrides(config, model, benchmarks, overrides)
+    arguments = _config_arguments(config, **options)
 
     def load() -> RunConfig:
         if {"models", "checkpoints"} & {*read_tree(config)}:
-            raise UserError(
-                "is the config of a sweep",
-                where=str(config),
-                fix="ace-ray sweep CONFIG --plan checks each of its models",
-            )
-        return load_config(config, all_overrides, _values({"benchmarks": benchmarks, **options}))
+            fix = "ace-ray sweep CONFIG --plan checks each of its models"
+            raise UserError("is the config of a sweep", where=str(config), fix=fix)
+        return load_config(*arguments)
 
     sys.exit(_print_checks(examine(load), ("ok    ", "FAIL  ")))
 
@@ -273,9 +247,7 @@ def list_kinds(kind: str, as_json: bool) -> None:
     from ace_ray.cli.doctor import list_kind, listed_lines
 
     if kind == "sql":
-        click.echo(
-            files("ace_ray.viewer").joinpath("rows.sql").read_text(encoding="utf-8"), nl=False
-        )
+        click.echo(files("ace_ray.viewer").joinpath("rows.sql").read_bytes(), nl=False)
         return
     listing = list_kind(kind)
     for line in [json.dumps(listing, indent=2)] if as_json else listed_lines(kind, listing):
@@ -361,9 +333,8 @@ def judge_check(
     **options: Any,
 ) -> None:
     """Measure how well a judge agrees with people. LABELS has one judged answer per line."""
-    benchmark: dict[str, Any] = {"name": "stabletoolbench_judge", "votes": votes}
-    benchmark["labels"] = str(labels.absolute())
-    if upstream is not None:
-        benchmark["upstream"] = str(upstream.absolute())
+    folder = {} if upstream is None else {"upstream": str(upstream.absolute())}
+    benchmark = {"name": "stabletoolbench_judge", "votes": votes, "labels": str(labels.absolute())}
+    benchmark |= folder
     only = (*overrides, f"benchmarks={json.dumps([benchmark])}")
     sys.exit(run_evaluate(config, overrides=only, own_process=_is_own_process(), **options))

@@ -108,11 +108,8 @@ def _connect() -> None:
     try:
         import ray
     except ImportError as error:
-        raise UserError(
-            "Ray is not installed",
-            where="this machine",
-            fix="install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)",
-        ) from error
+        fix = "install ace_ray with an engine: pip install ace-ray[gpu] (for a CPU, see README)"
+        raise UserError("Ray is not installed", where="this machine", fix=fix) from error
     if ray.is_initialized():
         return
     _is_own = False
@@ -169,9 +166,8 @@ def _start_local() -> None:
         except Exception as error:
             ray.shutdown()
             if attempt == LOCAL_STARTS:
-                raise RunFailed(
-                    f"a local Ray cannot be started: {first_line(error)}", resumable=True
-                ) from error
+                problem = f"a local Ray cannot be started: {first_line(error)}"
+                raise RunFailed(problem, resumable=True) from error
         # Another Ray may still be ending on this machine, or Ray's processes started too slowly.
         time.sleep(5)
 
@@ -185,11 +181,8 @@ def running_cluster() -> str:
     Raises `UserError` if no server answers at ``RAY_ADDRESS``."""
     if address := _env_address():
         if "://" not in address and not _answers(address):
-            raise UserError(
-                "nothing answers at this address",
-                where=f"RAY_ADDRESS={address}",
-                fix="set it to the address of a running cluster, or unset it to start a local Ray",
-            )
+            fix = "set it to the address of a running cluster, or unset it to start a local Ray"
+            raise UserError("nothing answers at this address", f"RAY_ADDRESS={address}", fix)
         return address
     if os.environ.get("RAY_ADDRESS") == "local":
         return "local"

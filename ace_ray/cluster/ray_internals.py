@@ -55,10 +55,7 @@ def lean_node(*, shows_output: bool) -> Iterator[None]:
     # Measured with `lean_data`, before the third actor there: a run of two rows takes 11.0 s of CPU
     # time instead of 15.2 s, on 2 cores.
     params = partial(parameter.RayParams, no_monitor=True, include_log_monitor=shows_output)
-    with (
-        patch(parameter, RayParams=params),
-        patch(Node, start_api_server=lambda self, **_: None),
-    ):
+    with patch(parameter, RayParams=params), patch(Node, start_api_server=lambda self, **_: None):
         yield
 
 

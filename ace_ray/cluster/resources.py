@@ -78,13 +78,8 @@ class Resources:
 
     @property
     def cpus(self) -> float:
-        return (
-            self.workers * self.worker_cpus
-            + self.checkers * CHECKER_CPUS
-            + WRITER_CPUS
-            + self.sandboxes * SANDBOX_CPUS
-            + self.server_cpus
-        )
+        small = self.checkers * CHECKER_CPUS + WRITER_CPUS + self.sandboxes * SANDBOX_CPUS
+        return self.workers * self.worker_cpus + small + self.server_cpus
 
     @property
     def gpus(self) -> int:
@@ -228,11 +223,7 @@ def _holds(need: Resources, servers: Sequence[Part], cluster: Nodes) -> bool:
         engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
     small: list[Part] = [(CHECKER_CPUS, 0)] * need.checkers + [(WRITER_CPUS, 0)]
     parts = [*servers, *engine * need.workers, *small, *[(SANDBOX_CPUS, 0)] * need.sandboxes]
-    by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
-    by_cpus = [(cpus, float(gpus)) for cpus, gpus in parts]
-    return _can_place(by_gpus, cluster, ("GPU", "CPU")) or _can_place(
-        by_cpus, cluster, ("CPU", "GPU")
-    )
+    return any(_can_place(parts, cluster, by_gpus=by_gpus) for by_gpus in (True, False))
 
 
 def _check_nodes(
@@ -241,25 +232,20 @@ def _check_nodes(
     """Raise `TooSmall` if the installed vLLM or a served model does not fit the nodes, and
     `UserError` for a range of workers whose engines run on several nodes."""
     if config.worker_range and spread:
-        raise UserError(
-            "'workers' is a range, which is not supported with an engine on several nodes",
-            where="workers",
-            fix="write a number, or auto",
-        )
+        problem = "'workers' is a range, which is not supported with an engine on several nodes"
+        raise UserError(problem, where="workers", fix="write a number, or auto")
     if config.backend == "vllm" and not gpus and any(metadata.distributions(name="vllm")):
-        raise TooSmall(
-            "the cluster has no GPU, but the installed vLLM is the GPU build",
-            where="this cluster",
-            fix="join a cluster with GPUs, or install ace_ray with the CPU build of vLLM (README)",
-        )
+        problem = "the cluster has no GPU, but the installed vLLM is the GPU build"
+        fix = "join a cluster with GPUs, or install ace_ray with the CPU build of vLLM (README)"
+        raise TooSmall(problem, where="this cluster", fix=fix)
     for server in servers:
         if not any(places_on(node, *server) for node in cluster):
-            raise TooSmall(
+            problem = (
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
-                f"but the largest node has {max_node_gpus(cluster)} GPU(s)",
-                where="the roles of benchmarks",
-                fix="lower the role's engine.tensor_parallel_size, or join larger nodes",
+                f"but the largest node has {max_node_gpus(cluster)} GPU(s)"
             )
+            fix = "lower the role's engine.tensor_parallel_size, or join larger nodes"
+            raise TooSmall(problem, where="the roles of benchmarks", fix=fix)
 
 
 def _too_small(need: Resources, cluster: Nodes, fits: int, key: str) -> TooSmall:
@@ -292,19 +278,17 @@ def count_fits(need: Resources, fit: Callable[[Nodes], Resources], cluster: Node
     return resources.workers if resources.worker_gpus == need.worker_gpus else 0
 
 
-def _can_place(parts: list[tuple[float, float]], cluster: Nodes, kinds: tuple[str, str]) -> bool:
-    """Return whether all ``parts``, amounts of the two ``kinds`` of resources, fit the nodes."""
-    free = [(node.get(kinds[0], 0.0), node.get(kinds[1], 0.0)) for node in cluster]
-    for first, second in sorted(parts, reverse=True):
-        fitting = [
-            (node, number)
-            for number, node in enumerate(free)
-            if node[0] + _ROUNDING >= first and node[1] + _ROUNDING >= second
-        ]
+def _can_place(parts: Sequence[Part], cluster: Nodes, *, by_gpus: bool) -> bool:
+    """Return whether all ``parts`` fit the nodes. Sizes are compared ``by_gpus`` or by CPUs."""
+    step = -1 if by_gpus else 1
+    free = [(node.get("CPU", 0.0), node.get("GPU", 0.0))[::step] for node in cluster]
+    for part in sorted((part[::step] for part in parts), reverse=True):
+        rests = [(node[0] - part[0], node[1] - part[1]) for node in free]
+        fitting = [(rest, n) for n, rest in enumerate(rests) if min(rest) >= -_ROUNDING]
         if not fitting:
             return False
-        node, number = min(fitting)
-        free[number] = (node[0] - first, node[1] - second)
+        rest, number = min(fitting)
+        free[number] = rest
     return True
 
 

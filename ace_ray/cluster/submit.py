@@ -132,22 +132,15 @@ def make_submission(
     lasting = {"output": RunConfig.model_fields["output"].default, **tree}
     for key in ("output", "checkpoints", "stop_file"):
         if isinstance(path := lasting.get(key), str) and is_relative(path):
-            raise UserError(
-                f"{path!r} is relative, but a job's folder is temporary",
-                where=key,
-                fix="name an absolute path or an s3:// URI",
-            )
+            problem = f"{path!r} is relative, but a job's folder is temporary"
+            raise UserError(problem, where=key, fix="name an absolute path or an s3:// URI")
     for job_tree in trees:
         files = list(_local_files(job_tree))
-    text = _check_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
+    text = _check_public_text(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
     content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
-    return Submission(
-        job=job,
-        # Write option and value as one word, since a value may begin with a dash.
-        arguments=(f"--config-text={text}", *files),
-        files=sent,
-        digest=hashlib.sha256(content.encode()).hexdigest(),
-    )
+    # Write option and value as one word, since a value may begin with a dash.
+    arguments = (f"--config-text={text}", *files)
+    return Submission(job, arguments, sent, hashlib.sha256(content.encode()).hexdigest())
 
 
 def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -181,29 +174,25 @@ def _is_short(file: str) -> bool:
 def _file_argument(node: Any, key: Any, path: str, attribute: str = "") -> str:
     """Return the job argument that writes the file at ``path`` into the job's folder, under a name
     with a hash of its content. Set ``node[key]`` to this name followed by ``attribute``."""
-    text = _check_text(config_text(path), path)
+    text = _check_public_text(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     name = f"sent_{digest}{Path(path).suffix}"
     node[key] = f"./{name}{attribute}"
     return f"--file={name}:{text}"
 
 
-def _check_text(text: str, location: str) -> str:
+def _check_public_text(text: str, location: str) -> str:
     """Return ``text`` if it may be sent in a job's command. Raises `UserError` if it contains a
     secret or is too long."""
     for number, line in enumerate(text.splitlines(), 1):
         if mask_secrets(line) != line:
-            raise UserError(
-                f"line {number} looks like a secret, but a job's command is visible to everyone",
-                where=location,
-                fix="remove the secret, also from comments, and set it in the environment",
-            )
-    if len(text.encode()) > TEXT_BYTES:
-        raise UserError(
-            f"has {len(text.encode())} bytes, but a file sent as text has at most {TEXT_BYTES}",
-            where=location,
-            fix="shorten it, or put it into the image or the model's folder",
-        )
+            why = "looks like a secret, but a job's command is visible to everyone"
+            fix = "remove the secret, also from comments, and set it in the environment"
+            raise UserError(f"line {number} {why}", where=location, fix=fix)
+    if (size := len(text.encode())) > TEXT_BYTES:
+        problem = f"has {size} bytes, but a file sent as text has at most {TEXT_BYTES}"
+        fix = "shorten it, or put it into the image or the model's folder"
+        raise UserError(problem, where=location, fix=fix)
     return text
 
 
@@ -213,27 +202,24 @@ def _sent_files(job: str, checkout: Path) -> dict[str, Path]:
 
     Raises `UserError` if ``checkout`` is no checkout of ace_ray, or git cannot list its files."""
     if not (checkout / "jobs" / f"{job}.py").is_file():
-        raise UserError(
-            f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
-            where=str(checkout),
-            fix="submit from a checkout (pip install --editable .), or with ray job submit",
-        )
+        problem = f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout"
+        fix = "submit from a checkout (pip install --editable .), or with ray job submit"
+        raise UserError(problem, where=str(checkout), fix=fix)
     # A monorepo has its `.git` above the checkout. A copy in another checkout is not tracked.
     inside = any((folder / ".git").exists() for folder in (checkout, *checkout.parents))
     names = _tracked_paths(checkout) if inside else []
     names = names or [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]
     paths = {name: checkout / name for name in names if not _is_left_out(name)}
-    files = {
-        name: path for name, path in paths.items() if path.is_file() and path == path.resolve()
-    }
-    sent = dict(files)
+    files = {n: path for n, path in paths.items() if path.is_file() and path == path.resolve()}
     # Files behind a link are also sent under the link's name.
-    for link in (name for name, path in paths.items() if path.is_symlink()):
-        target = os.path.relpath(paths[link].resolve(), checkout)
-        for name, path in files.items():
-            if name == target or name.startswith(f"{target}/"):
-                sent[link + name.removeprefix(target)] = path
-    return sent
+    links = {n: path.resolve() for n, path in paths.items() if path.is_symlink()}
+    return files | {
+        Path(link, path.relative_to(target)).as_posix(): path
+        for link, target in links.items()
+        if not checkout.is_relative_to(target)
+        for path in files.values()
+        if path.is_relative_to(target)
+    }
 
 
 def _is_left_out(name: str) -> bool:
@@ -247,12 +233,10 @@ def _tracked_paths(checkout: Path) -> list[str]:
     try:
         listed = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        problem = getattr(error, "stderr", b"").decode("utf-8", "replace") or error
-        raise UserError(
-            f"git does not list its files: {first_line(problem)}",
-            where=str(checkout),
-            fix="make git work here, since only files that it tracks are sent",
-        ) from error
+        reason = first_line(getattr(error, "stderr", b"").decode("utf-8", "replace") or error)
+        fix = "make git work here, since only files that it tracks are sent"
+        problem = f"git does not list its files: {reason}"
+        raise UserError(problem, where=str(checkout), fix=fix) from error
     return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
 
@@ -290,11 +274,9 @@ def _client(address: str | None) -> Any:
     elif not os.environ.get(_ADDRESS):
         address = running_cluster()
         if address == "local":
-            raise UserError(
-                "no Ray cluster is named, and this machine runs none",
-                where="--address",
-                fix="pass the dashboard's address, e.g. --address http://HEAD:8265",
-            )
+            fix = "pass the dashboard's address, e.g. --address http://HEAD:8265"
+            problem = "no Ray cluster is named, and this machine runs none"
+            raise UserError(problem, where="--address", fix=fix)
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         return JobSubmissionClient(address)
@@ -318,17 +300,14 @@ def _send(client: Any, submission: Submission) -> tuple[str, bool]:
         base, _, number = (job.submission_id or "").rpartition("-")
         if base == submission.name and number.isdigit():
             is_running[int(number)] = not job.status.is_terminal()
-    attempt = max(is_running)
-    running = is_running[attempt]
-    if not running:
-        attempt += 1
-        with tempfile.TemporaryDirectory() as folder:
-            client.submit_job(
-                entrypoint=submission.entrypoint,
-                submission_id=submission.id(attempt),
-                runtime_env=submission.runtime_env(folder),
-            )
-    return submission.id(attempt), not running
+    attempt, running = max(is_running.items())
+    if running:
+        return submission.id(attempt), False
+    job_id = submission.id(attempt + 1)
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"submission_id": job_id, "runtime_env": submission.runtime_env(folder)}
+        client.submit_job(entrypoint=submission.entrypoint, **options)
+    return job_id, True
 
 
 def _follow(client: Any, name: str) -> int:
@@ -355,11 +334,9 @@ def _follow(client: Any, name: str) -> int:
         # A proxy, the network or a restarting head node may be the cause: try again.
         except Exception as error:
             if failures == RECONNECTS:
-                raise UserError(
-                    f"the cluster has not answered {failures + 1} times: {error}",
-                    where=name,
-                    fix="the same command follows the job again, if it still runs",
-                ) from error
+                problem = f"the cluster has not answered {failures + 1} times: {error}"
+                fix = "the same command follows the job again, if it still runs"
+                raise UserError(problem, where=name, fix=fix) from error
         failures = 0 if printed_chars > before else failures + 1
         time.sleep(RECONNECT_S if failures else RECONNECT_S / 10)
 

@@ -358,6 +358,9 @@ class RunConfig(Section):
     time_limit: Annotated[str | None, BeforeValidator(_check_time_limit)] = "auto"
     """time after which the run must have ended, such as 3h40m; auto: only the end of the job in
     `SLURM_JOB_END_TIME` or `ACE_RAY_END_TIME` (Unix time); null: no limit"""
+    durations_from: str | None = Field(None, min_length=1)
+    """folder or s3:// prefix of an earlier run of the same entries, also with another model: rows
+    that took long there start first; a resumed run also learns from its own rows"""
     price_per_hour: float | None = Field(None, ge=0)
     """price of one GPU (without GPUs: of one CPU) per hour"""
     store_token_ids: bool = True
@@ -475,8 +478,9 @@ def _file_tree(path: str) -> tuple[dict[str, Any], Path | None]:
 
 
 # Keys of files and folders that a run reads. Options of benchmarks may be paths, too.
-_PATH_KEYS = frozenset(
-    ("source", "adapter", "chat_template", "plugins", "checkpoints", "stop_file", "reference")
+_PATH_KEYS = (
+    *("source", "adapter", "chat_template", "plugins", "checkpoints", "stop_file"),
+    *("reference", "durations_from"),
 )
 
 

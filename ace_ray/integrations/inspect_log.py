@@ -14,7 +14,6 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -49,7 +48,11 @@ _IN_SUMMARY = (
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def results_of(run: ScoredRun) -> Iterator[tuple[str, list[ResultRow], dict[str, list[Score]]]]:
+# Scores by rule set.
+Scores = Mapping[str, Sequence[Score]]
+
+
+def results_of(run: ScoredRun) -> Iterator[tuple[str, list[ResultRow], Scores]]:
     """For each benchmark with rows, yield its name, its rows (without repeats, sorted by
     `entry_order`) and its scores by rule set."""
     for holders in group_runs([run]):
@@ -75,12 +78,7 @@ class _Log:
     """Log file ``number`` of a benchmark: some of its ``rows``, and scores over all of them."""
 
     def __init__(
-        self,
-        run: ScoredRun,
-        benchmark: str,
-        rows: Sequence[ResultRow],
-        scores: Mapping[str, Sequence[Score]],
-        number: int,
+        self, run: ScoredRun, benchmark: str, rows: list[ResultRow], scores: Scores, number: int
     ) -> None:
         self._run, self._benchmark, self._rule_scores = run, benchmark, scores
         self._part = rows[number * MOST_SAMPLES :][:MOST_SAMPLES]
@@ -121,7 +119,12 @@ class _Log:
     def _spec(self) -> dict[str, Any]:
         manifest = self._run.manifest
         samples = list(dict.fromkeys(self._ids[row.row_id] for row in self._part))
-        limited_to = {"limited_to": words} if (words := self._limited.description) else {}
+        dataset = {"name": self._benchmark, "samples": len(samples), "sample_ids": samples}
+        epochs = 1 + max(row.sample for row in self._part)
+        metadata = {"identity": manifest.tree["identity"], "part": self._part_label}
+        metadata["scores"] = "of all parts"
+        if words := self._limited.description:
+            metadata["limited_to"] = words
         return {
             "eval_id": self._id,
             "run_id": manifest.run_id,
@@ -131,26 +134,13 @@ class _Log:
             "task_version": 0,
             "task_attribs": {},
             "task_args": {},
-            "dataset": {
-                "name": self._benchmark,
-                "samples": len(samples),
-                "sample_ids": samples,
-                "shuffled": False,
-            },
+            "dataset": {**dataset, "shuffled": False},
             "model": self._model,
             "model_generate_config": {},
             "model_args": {},
-            "config": {
-                "epochs": 1 + max(row.sample for row in self._part),
-                "limit": self._limited.limit,
-            },
+            "config": {"epochs": epochs, "limit": self._limited.limit},
             "packages": {"ace_ray": ace_ray.__version__},
-            "metadata": {
-                "identity": manifest.tree["identity"],
-                "part": self._part_label,
-                "scores": "of all parts",
-                **limited_to,
-            },
+            "metadata": metadata,
         }
 
     def _header(
@@ -194,20 +184,26 @@ class _Log:
         facts = view.facts
         began, seconds = facts["started_at"], facts["duration_s"]
         output = last_answer(view.steps)
+        # The question is the last message of the user before the model's first answer.
+        before = takewhile(lambda step: step.role != "assistant", view.steps)
+        question = next((s.text for s in reversed([*before]) if s.role == "user"), "")
+        store = {} if view.state is None else {"state": view.state}
+        if view.tools is not None:  # that the model could call
+            store["tools"] = [asdict(tool) for tool in view.tools]
         sample: dict[str, Any] = {
             "id": self._ids[view.row_id],
             "epoch": facts["sample"] + 1,
-            "input": _question(view.steps)[:_INPUT],
+            "input": question[:_INPUT],
             "target": "" if view.gold is None else to_json(view.gold[0]),
             "messages": _messages(view),
             "output": _output(self._answered, output, facts, f"{view.row_id}-output"),
             "scores": {rules: _score(v, output) for rules, v in view.verdicts.items()},
             "metadata": _metadata(view),
-            "store": _store(view),
+            "store": store,
             "events": [],
             "model_usage": {self._model: usage} if (usage := _usage(facts)) else {},
-            "started_at": _iso_time(began),
-            "completed_at": _iso_time(began, seconds or 0.0),
+            "started_at": bounded_time(began).isoformat(),
+            "completed_at": bounded_time(began, seconds or 0.0).isoformat(),
             "total_time": seconds,
             "working_time": facts["generation_s"],
             "uuid": view.row_id,
@@ -284,16 +280,10 @@ def _call(call: Call, name: str) -> dict[str, Any]:
 
 def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:
     metrics = dict(verdict["metrics"])
-    value: Any = metrics.pop(SCORE, None)
-    if value is None:
-        value = "C" if verdict["valid"] else "I"
+    value: Any = metrics.pop(SCORE, "C" if verdict["valid"] else "I")
     reason = ": ".join(filter(None, (verdict["error_type"], verdict["error"])))
-    return {
-        "value": value,
-        "answer": answer,
-        "explanation": reason,
-        "metadata": {"error_type": verdict["error_type"], **metrics},
-    }
+    metadata = {"error_type": verdict["error_type"], **metrics}
+    return {"value": value, "answer": answer, "explanation": reason, "metadata": metadata}
 
 
 def _metadata(view: EpisodeView) -> dict[str, Any]:
@@ -305,12 +295,6 @@ def _metadata(view: EpisodeView) -> dict[str, Any]:
         "seed": view.facts["seed"],
         "attempts": view.facts["attempts"],
     }
-
-
-def _store(view: EpisodeView) -> dict[str, Any]:
-    """Return the final state of an episode, and the tools that the model could call."""
-    tools = {} if view.tools is None else {"tools": [asdict(tool) for tool in view.tools]}
-    return tools if view.state is None else {"state": view.state, **tools}
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,12 +321,8 @@ def _cut_strings(value: Any) -> Any:
 def _output(model: str, text: str, facts: Mapping[str, Any], name: str) -> dict[str, Any]:
     stop = "max_tokens" if facts["finish_reason"] == "length" else "stop"
     message = {"id": name, "role": "assistant", "content": text, "source": "generate"}
-    return {
-        "model": model,
-        "choices": [{"message": message, "stop_reason": stop}],
-        "completion": text,
-        "usage": _usage(facts),
-    }
+    choices = [{"message": message, "stop_reason": stop}]
+    return {"model": model, "choices": choices, "completion": text, "usage": _usage(facts)}
 
 
 def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:
@@ -357,16 +337,6 @@ def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:
     }
 
 
-def _question(steps: Sequence[Step]) -> str:
-    """Return the last message of the user before the model's first answer."""
-    before = list(takewhile(lambda step: step.role != "assistant", steps))
-    return next((step.text for step in reversed(before) if step.role == "user"), "")
-
-
 def last_answer(steps: Sequence[Step]) -> str:
     """Return the text of the model's last message, or ""."""
     return next((step.text for step in reversed(steps) if step.role == "assistant"), "")
-
-
-def _iso_time(began: datetime | None, seconds: float = 0.0) -> str:
-    return bounded_time(began, seconds).isoformat()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -17,12 +17,7 @@ import yaml
 import ace_ray
 from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
-from ace_ray.integrations.inspect_log import (
-    export_inspect,
-    last_answer,
-    model_name,
-    results_of,
-)
+from ace_ray.integrations.inspect_log import export_inspect, last_answer, model_name, results_of
 from ace_ray.reports.excerpts import to_json
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.object_store import Store
@@ -42,11 +37,8 @@ def export_run(
 
     Raises `UserError` if ``datasets`` do not fit the format or the run, or as the export does."""
     if form == "hf" and not datasets:
-        raise UserError(
-            "is required with --to hf",
-            where="--dataset",
-            fix="name the benchmark's dataset, e.g. org/name",
-        )
+        fix = "name the benchmark's dataset, e.g. org/name"
+        raise UserError("is required with --to hf", where="--dataset", fix=fix)
     if form != "hf" and datasets:
         raise UserError("applies to --to hf only", where="--dataset", fix="leave it out")
     run = ScoredRun(store)
@@ -69,19 +61,15 @@ def export_lm_eval(run: ScoredRun, target: Store) -> list[str]:
     results: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     configs: dict[str, Any] = {}
-    names = []
+    names, samples = [], manifest.tree["config"].get("samples", 1)
     for benchmark, rows, by_rules in results_of(run):
         for rules, scores in by_rules.items():
             task = f"{benchmark}_{rules}"
             results[task] = {"alias": task, "sample_len": len(rows), **_metrics(scores)}
             scored = sum(row.status == "scored" for row in rows)
             counts[task] = {"original": len(rows), "effective": scored}
-            configs[task] = {
-                "task": task,
-                "dataset_path": benchmark,
-                "output_type": "generate_until",
-                "repeats": manifest.tree["config"].get("samples", 1),
-            }
+            configs[task] = {"task": task, "dataset_path": benchmark, "repeats": samples}
+            configs[task]["output_type"] = "generate_until"
         for rules, lines in _samples(run, rows).items():
             name = f"{folder}/samples_{_safe_name(f'{benchmark}_{rules}')}_{date}.jsonl"
             target.put(name, bytes(lines))
@@ -141,11 +129,8 @@ def _samples(run: ScoredRun, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
 
 
 def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
-    questions = [
-        {"role": step.role, "content": step.text}
-        for step in view.steps
-        if step.role in ("system", "user")
-    ]
+    asked_by = ("system", "user")
+    questions = [{"role": s.role, "content": s.text} for s in view.steps if s.role in asked_by]
     answer = last_answer(view.steps)
     target = "" if view.gold is None else to_json(view.gold[0])
     prompt = json.dumps(questions, ensure_ascii=False)
@@ -172,14 +157,11 @@ def export_hub(run: ScoredRun, target: Store, datasets: Sequence[str]) -> list[s
 
     Raises `UserError` if the headlines are not results of complete benchmarks: a headline is
     partial or missing, the run was limited, or ``datasets`` do not name the benchmarks."""
-    ids = _dataset_ids(run, datasets)
-    files = {
-        f".eval_results/{_safe_name(benchmark)}.yaml": _hub_entries(
-            run, benchmark, by_rules, ids[benchmark]
-        )
-        for benchmark, _, by_rules in results_of(run)
-        if benchmark in ids
-    }
+    ids, files = _dataset_ids(run, datasets), {}
+    for benchmark, _, by_rules in results_of(run):
+        if benchmark in ids:
+            entries = [*_hub_entries(run, benchmark, by_rules, ids[benchmark])]
+            files[f".eval_results/{_safe_name(benchmark)}.yaml"] = entries
     for name, entries in files.items():
         target.put(name, yaml.safe_dump(entries, sort_keys=False, allow_unicode=True).encode())
     return list(files)
@@ -188,52 +170,41 @@ def export_hub(run: ScoredRun, target: Store, datasets: Sequence[str]) -> list[s
 def _dataset_ids(run: ScoredRun, datasets: Sequence[str]) -> dict[str, str]:
     """Return benchmark -> id of its dataset. Raises `UserError` if an item of ``datasets`` does not
     belong to one benchmark of ``run``."""
-    names = list(run.benchmarks)
+    names = run.benchmarks
     ids: dict[str, str] = {}
     for dataset in datasets:
         benchmark, equals, name = dataset.rpartition("=")
         if not equals and len(names) == 1:
             benchmark = names[0]
         if benchmark not in names or not name or benchmark in ids:
-            raise UserError(
-                f"{dataset!r} does not name the dataset of one benchmark of the run",
-                where="--dataset",
-                fix=" ".join(f"--dataset {name}=ORG/NAME" for name in names),
-            )
+            problem = f"{dataset!r} does not name the dataset of one benchmark of the run"
+            fix = " ".join(f"--dataset {name}=ORG/NAME" for name in names)
+            raise UserError(problem, where="--dataset", fix=fix)
         ids[benchmark] = name
     return ids
 
 
 def _hub_entries(
     run: ScoredRun, benchmark: str, by_rules: Mapping[str, Sequence[Score]], dataset: str
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
+    fix = "export a complete run"
     if words := run.manifest.restriction(benchmark).description:
-        raise UserError(
-            f"the run is limited to {words}", where=run.uri, fix="export a complete run"
-        )
-    entries = []
+        raise UserError(f"the run is limited to {words}", where=run.uri, fix=fix)
     for rules, (first, *_) in by_rules.items():
         if first.estimate is None or first.estimate.partial:
             lacks = f": without {join_names(first.missing)}" if first.missing else ""
-            raise UserError(
-                f"the headline of {benchmark}, {rules} rules, is partial{lacks}",
-                where=run.uri,
-                fix="export a complete run",
-            )
+            problem = f"the headline of {benchmark}, {rules} rules, is partial{lacks}"
+            raise UserError(problem, where=run.uri, fix=fix)
         low, high = (round(100 * bound, 2) for bound in first.estimate.interval)
-        entries.append(
-            {
-                "dataset": {"id": dataset, "task_id": f"{benchmark}_{rules}"},
-                "value": round(100 * first.estimate.value, 2),
-                "date": run.manifest.created_at.date().isoformat(),
-                "notes": (
-                    f"{first.name} ({first.formula}), {rules} rules, 95 % interval {low} to "
-                    f"{high}, n={first.estimate.n}; ace_ray {ace_ray.__version__}, run "
-                    f"{run.manifest.run_id}"
-                ),
-            }
-        )
-    return entries
+        yield {
+            "dataset": {"id": dataset, "task_id": f"{benchmark}_{rules}"},
+            "value": round(100 * first.estimate.value, 2),
+            "date": run.manifest.created_at.date().isoformat(),
+            "notes": (
+                f"{first.name} ({first.formula}), {rules} rules, 95 % interval {low} to {high}, "
+                f"n={first.estimate.n}; ace_ray {ace_ray.__version__}, run {run.manifest.run_id}"
+            ),
+        }
 
 
 def _safe_name(text: str) -> str:

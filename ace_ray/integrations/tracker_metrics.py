@@ -52,28 +52,18 @@ class _TrackedRun(StoredRun):
         """Read the run. Raises `UserError` if ``store`` is not a complete run with scores."""
         super().__init__(store)
         if not self.summary.model_fields_set or not self.is_finished:
-            raise UserError(
-                "the run is not complete",
-                where=self.uri,
-                fix="complete the evaluation, then publish",
-            )
+            fix = "complete the evaluation, then publish"
+            raise UserError("the run is not complete", where=self.uri, fix=fix)
         # (benchmark, rule set) -> scores, the headline first.
         self.scores: dict[tuple[str, str], list[Score]] = {}
         for name, block in self.summary.benchmarks.items():
             location = f"{self.uri}/{SUMMARY}: {name}"
             stored = validate_tree(_StoredScores, block.model_extra or {}, where=location)
             for rules, records in stored.scores.items():
-                trees = [score.model_dump() for score in records]
-                self.scores[name, rules] = [
-                    Score.of_json(tree if tree["interval"] else {**tree, "value": None})
-                    for tree in trees
-                ]
+                self.scores[name, rules] = [Score.of_json(r.model_dump()) for r in records]
         if not any(self.scores.values()):
-            raise UserError(
-                "the summary has no scores",
-                where=self.uri,
-                fix="write the summary again with ace-ray score",
-            )
+            fix = "write the summary again with ace-ray score"
+            raise UserError("the summary has no scores", where=self.uri, fix=fix)
         _ = self.ledger  # names files that cannot be read
 
     @property
@@ -92,14 +82,10 @@ def publications(store: Store) -> list[Publication]:
     if sweep is None:
         run = _TrackedRun(store)
         return [_publication(run.manifest.run_id, "", run.key, {0: run})]
-    sweep_publications = list(_sweep_publications(store, *sweep))
-    if not sweep_publications:
-        raise UserError(
-            "no run of the sweep can be published",
-            where=store.root,
-            fix="publish the sweep after one of its runs is complete and has scores",
-        )
-    return sweep_publications
+    if sweep_publications := list(_sweep_publications(store, *sweep)):
+        return sweep_publications
+    fix = "publish the sweep after one of its runs is complete and has scores"
+    raise UserError("no run of the sweep can be published", where=store.root, fix=fix)
 
 
 def _sweep_publications(
@@ -133,10 +119,8 @@ def _publication(name: str, group: str, key: str, runs: Mapping[int, _TrackedRun
     """Build one publication. ``runs``: training step -> run of this checkpoint, sorted by step."""
     first, *configs = [_config(run) for run in runs.values()]
     shared = {k: v for k, v in first.items() if all(config.get(k) == v for config in configs)}
-    points = [
-        Point(step, _metrics(run), run.manifest.created_at.timestamp())
-        for step, run in runs.items()
-    ]
+    times = {step: run.manifest.created_at.timestamp() for step, run in runs.items()}
+    points = [Point(step, _metrics(run), times[step]) for step, run in runs.items()]
     return Publication(key, name, group, shared, _run_texts([*runs.values()][-1]), points)
 
 
@@ -172,8 +156,7 @@ def _run_texts(run: _TrackedRun) -> dict[str, str]:
     for (benchmark, rules), scores in run.scores.items():
         if not scores:
             continue
-        text = titles(scores)[0]
-        first = scores[0]
+        text, first = titles(scores)[0], scores[0]
         if first.estimate is None:
             text += f": no score, {run.summary.why or 'nothing was scored'}"
         elif first.estimate.partial:
@@ -205,7 +188,8 @@ def _config(run: _TrackedRun) -> dict[str, Scalar]:
         if value is not None:
             config[re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]] = value
     model = manifest.model
-    return {**config, "model": _last_part(model.adapter.source if model.adapter else model.source)}
+    source = model.adapter.source if model.adapter else model.source
+    return {**config, "model": PurePosixPath(source).name or source}
 
 
 def _strip_paths(value: Any) -> Any:
@@ -216,11 +200,8 @@ def _strip_paths(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     # Only the last part of a local path means something on other machines.
-    return _last_part(value) if value.startswith(("/", "~", "file:")) else value[:_LONGEST]
-
-
-def _last_part(source: str) -> str:
-    return source.rstrip("/").rsplit("/", 1)[-1] or source
+    is_local = value.startswith(("/", "~", "file:"))
+    return PurePosixPath(value).name or value if is_local else value[:_LONGEST]
 
 
 def _key(name: str, created: str) -> str:

@@ -268,22 +268,16 @@ def make_publisher(
     Raises `UserError`, which names ``location``, if the tracker or an option is unknown, an option
     contains a secret, or the tracker's package is not installed."""
     if name not in TRACKERS:
-        raise UserError(
-            f"{name!r} is not a known tracker", where=location, fix=f"one of {', '.join(TRACKERS)}"
-        )
+        problem = f"{name!r} is not a known tracker"
+        raise UserError(problem, where=location, fix=f"one of {', '.join(TRACKERS)}")
     for key, problem in secrets_in(options):
-        raise UserError(
-            f"{problem}, and options are stored and shown",
-            where=f"{location}.{key}",
-            fix=f"put it into the environment, where {name} reads it",
-        )
+        problem = f"{problem}, and options are stored and shown"
+        fix = f"put it into the environment, where {name} reads it"
+        raise UserError(problem, where=f"{location}.{key}", fix=fix)
     section = validate_tree(TRACKERS[name][0], options, where=location)
     if find_spec(name) is None:
-        raise UserError(
-            f"{name} needs the package {name!r}, which is not installed",
-            where=location,
-            fix=f"pip install 'ace-ray[{name}]'",
-        )
+        problem = f"{name} needs the package {name!r}, which is not installed"
+        raise UserError(problem, where=location, fix=f"pip install 'ace-ray[{name}]'")
     return partial(TRACKERS[name][1], section)
 
 

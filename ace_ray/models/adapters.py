@@ -6,16 +6,15 @@ refused, since they would be evaluated as another model."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
-from ace_ray.models.checkpoints import ADAPTER_CONFIG, tensors_of
-from ace_ray.models.families import facts_of_model
-from ace_ray.models.sources import Adapter, ModelRef
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, content_sha256, tensors_of
+from ace_ray.models.families import family_facts
+from ace_ray.models.sources import Adapter, ModelRef, tokenizer_folder
 
 WEIGHTS = "adapter_model.safetensors"
 # Values of vLLM's ``max_lora_rank``.
@@ -77,9 +76,8 @@ def check_weights(folder: Path, base: Path) -> bool:
         side = 1 if suffix == ".lora_A.weight" else 0
         have, need = tensor.shape[side:][:1], target.shape[side:][:1]
         if have != need:
-            raise _base_error(
-                folder, f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
-            )
+            shapes = f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
+            raise _base_error(folder, shapes)
     lacking = [module for module, is_present in modules.items() if not is_present]
     # Some model families use other names in files than in memory. Then no module is found.
     if lacking and len(lacking) < len(modules):
@@ -87,42 +85,32 @@ def check_weights(folder: Path, base: Path) -> bool:
     return bool(modules) and not lacking
 
 
-def check_local_weights(model: ModelRef) -> None:
-    """Call `check_weights` if model and adapter are local folders; otherwise workers call it."""
-    assert model.adapter is not None  # callers pass a model with an adapter
-    if model.kind == model.adapter.ref.kind == "folder":
-        check_weights(Path(model.adapter.ref.location), Path(model.location))
-
-
 def _base_error(folder: Path, why: str) -> UserError:
-    return UserError(
-        f"the adapter belongs to another base model: {why}",
-        where=str(folder),
-        fix="name its base model as model.source",
-    )
+    problem = f"the adapter belongs to another base model: {why}"
+    return UserError(problem, where=str(folder), fix="name its base model as model.source")
 
 
-def check_template(model: ModelRef, template: str | None = None) -> None:
+def check_adapter(model: ModelRef, template: str | None = None) -> None:
     """Raise `UserError` if the chat template of the adapter, which vLLM would ignore, differs from
-    ``template``. By default ``template`` is the template of the base."""
+    ``template``, by default the template of the base. If model and adapter are local folders, also
+    call `check_weights`; otherwise workers call it."""
     assert model.adapter is not None  # callers pass a model with an adapter
-    base = facts_of_model(model).templates[-1:] if template is None else (template,)
-    templates = facts_of_model(model.adapter.ref).templates[-1:]
+    own, adapted = (family_facts(tokenizer_folder(ref)) for ref in (model, model.adapter.ref))
+    base = own.templates[-1:] if template is None else (template,)
+    templates = adapted.templates[-1:]
     if templates and templates[0].strip() != "".join(base).strip():
         raise UserError(
             "the adapter has its own chat template, which would be ignored",
             where=model.adapter.ref.source,
             fix="name this template as model.chat_template, or remove it",
         )
+    if model.kind == model.adapter.ref.kind == "folder":
+        check_weights(Path(model.adapter.ref.location), Path(model.location))
 
 
 def content_hash(folder: Path) -> str:
     """Return the hash of an adapter's configuration and weights: the adapter's name in vLLM."""
-    total = hashlib.sha256()
-    for path in (folder / ADAPTER_CONFIG, folder / WEIGHTS):
-        with path.open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()[:32]
+    return content_sha256([folder / ADAPTER_CONFIG, folder / WEIGHTS])[:32]
 
 
 def _rank(config: Mapping[str, Any], source: str) -> int:
@@ -141,10 +129,8 @@ def _rank(config: Mapping[str, Any], source: str) -> int:
     if str(init).lower() not in _PLAIN_INITS:
         raise _refusal(f"changes the base's weights when it is loaded ({init!r:.40})", source)
     pattern = config.get("rank_pattern") or {}
-    ranks: list[Any] = [
-        config.get("r"),
-        *(pattern.values() if isinstance(pattern, dict) else [pattern]),
-    ]
+    patterns = pattern.values() if isinstance(pattern, dict) else [pattern]
+    ranks: list[Any] = [config.get("r"), *patterns]
     for rank in ranks:
         if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= RANKS[-1]:
             raise _refusal(f"has the rank {rank!r:.40}, but vLLM supports 1 to {RANKS[-1]}", source)
@@ -158,8 +144,5 @@ def _experts(config: Mapping[str, Any]) -> set[str]:
 
 
 def _refusal(problem: str, location: str) -> UserError:
-    return UserError(
-        f"the adapter {problem}, which vLLM does not support",
-        where=location,
-        fix="merge the adapter into its base and name the result as model.source",
-    )
+    fix = "merge the adapter into its base and name the result as model.source"
+    return UserError(f"the adapter {problem}, which vLLM does not support", where=location, fix=fix)

@@ -87,11 +87,8 @@ def parser_class(
 
     location = f"model.{'tool' if tool else 'reasoning'}_parser"
     if tool == "openai" and not is_harmony:
-        raise UserError(
-            f"the tool parser {tool!r} reads gpt-oss tokens, not text",
-            where=location,
-            fix="name another parser, or write mode: prompt",
-        )
+        problem = f"the tool parser {tool!r} reads gpt-oss tokens, not text"
+        raise UserError(problem, where=location, fix="name another parser, or write mode: prompt")
     try:
         with ParserLog():
             return ParserManager.get_parser(
@@ -120,17 +117,15 @@ def parser_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
     from vllm.tool_parsers import ToolParserManager
 
     tool_class = tool and ToolParserManager.get_tool_parser(tool)
+    reasoning_class = reasoning and ReasoningParserManager.get_reasoning_parser(reasoning)
     level = getattr(tool_class, "default_tool_strict_level", None)
+    strict_level = "auto" if level is None else str(getattr(level, "name", level)).lower()
     return {
         "vllm": vllm.__version__,
         "tool_parser": _source_of(tool, tool_class),
-        "reasoning_parser": _source_of(
-            reasoning, reasoning and ReasoningParserManager.get_reasoning_parser(reasoning)
-        ),
+        "reasoning_parser": _source_of(reasoning, reasoning_class),
         "VLLM_ENFORCE_STRICT_TOOL_CALLING": bool(envs.VLLM_ENFORCE_STRICT_TOOL_CALLING),
-        "tool_strict_level": "auto"
-        if level is None
-        else str(getattr(level, "name", level)).lower(),
+        "tool_strict_level": strict_level,
     }
 
 
@@ -191,7 +186,8 @@ class AnswerReader:
         if self._split:
             reasoning, answer, truncated = split_think(text, opened=opened)
         if self._class is None or truncated:
-            return Reading(answer, reasoning, truncated, _plain_answer(answer, request))
+            plain = ToolAnswer(answer) if request.tools else None
+            return Reading(answer, reasoning, truncated, plain)
         with self._log as logged:
             try:
                 parser = self.new_parser(request, template_kwargs)
@@ -208,7 +204,7 @@ class AnswerReader:
         end = getattr(parser.reasoning_parser, "reasoning_end_str", None)
         closed = isinstance(end, str) and bool(end) and end in answer
         if content is None and theirs and not calls and not closed:
-            return Reading("", reasoning, True, _plain_answer("", request))
+            return Reading("", reasoning, True, ToolAnswer("") if request.tools else None)
         if not request.tools:
             return Reading(content or "", reasoning)
         tools = ToolAnswer(content or "", tuple(map(_call, calls or ())), logged.error)
@@ -267,10 +263,6 @@ class AnswerReader:
                 answer = text
         tools = ToolAnswer(answer or "", error=type(error).__name__) if request.tools else None
         return Reading(answer or "", reasoning, answer is None, tools)
-
-
-def _plain_answer(text: str, request: Any) -> ToolAnswer | None:
-    return ToolAnswer(text) if request.tools else None
 
 
 def _call(call: Any) -> ToolCall:

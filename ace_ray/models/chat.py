@@ -76,9 +76,8 @@ class Chat:
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
-            raise UserError(
-                "transformers is not installed", where="this machine", fix=INSTALL
-            ) from error
+            problem = "transformers is not installed"
+            raise UserError(problem, where="this machine", fix=INSTALL) from error
         try:
             # Always pass trust_remote_code: otherwise transformers waits for input at the terminal.
             tokenizer = tokenizer_class.from_pretrained(folder, trust_remote_code=trust_remote_code)
@@ -93,11 +92,8 @@ class Chat:
             tokenizer.chat_template = template
         chat = cls(tokenizer, template_kwargs, date)
         if not chat.template:
-            raise UserError(
-                "the model has no chat template",
-                where=str(folder),
-                fix="use an instruction-tuned model, or add chat_template.jinja to its folder",
-            )
+            fix = "use an instruction-tuned model, or add chat_template.jinja to its folder"
+            raise UserError("the model has no chat template", where=str(folder), fix=fix)
         return chat
 
     @property

@@ -6,10 +6,10 @@ dtype, shape and position of each tensor; the data follows
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
-import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ace_ray.errors import UserError, first_line
-from ace_ray.storage.object_store import S3Store, Store, UnreachableStore
+from ace_ray.storage.object_store import LocalStore, S3Store, Store, UnreachableStore
 from ace_ray.storage.object_store.local import open_regular_file
+from ace_ray.util.grouping import grouped
 from ace_ray.util.safe_loading import parse_limited_json
 
 INDEX = "model.safetensors.index.json"
@@ -81,42 +82,20 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return f"{self.dtype} {'x'.join(map(str, self.shape))}"
+
 
 class _Files:
     """The files of a checkpoint, in a local folder or under an S3 prefix."""
 
     def __init__(self, source: Path | S3Store) -> None:
         self.source = source
-        self.sizes: dict[str, int] = {}
+        self.store: Store = source if isinstance(source, S3Store) else LocalStore(str(source))
+        items = [item for item in self.store.list() if "/" not in item.path]
+        self.sizes = {item.path: item.size for item in items if not item.broken}
         # File name -> why the file cannot be read.
-        self.broken: dict[str, str] = {}
-        if isinstance(source, S3Store):
-            self.sizes = {item.path: item.size for item in source.list() if "/" not in item.path}
-            return
-        try:
-            paths = list(source.iterdir())
-        except OSError as error:
-            raise UserError(
-                f"cannot be read: {error.strerror}",
-                where=str(source),
-                fix="name an existing model folder that you may read",
-            ) from error
-        for path in paths:
-            try:
-                status = path.stat()
-            except FileNotFoundError:
-                # Either a broken link, or a file that a trainer has removed since the listing.
-                if path.is_symlink():
-                    gone = f"is a link to {os.readlink(path)}, which does not exist"
-                    self.broken[path.name] = gone
-                continue
-            except OSError as error:
-                self.broken[path.name] = f"{error.strerror}"
-                continue
-            if stat.S_ISREG(status.st_mode):
-                self.sizes[path.name] = status.st_size
-            elif not (stat.S_ISDIR(status.st_mode) and not path.name.endswith(_WEIGHTS)):
-                self.broken[path.name] = "is a pipe, a socket, a device or a folder, not a file"
+        self.broken = {item.path: item.broken for item in items if item.broken}
 
     @property
     def names(self) -> set[str]:
@@ -124,15 +103,10 @@ class _Files:
 
     def location_of(self, name: str) -> str:
         """Return the path or URL of the file ``name``, for messages."""
-        root = self.source.root if isinstance(self.source, S3Store) else str(self.source)
-        return f"{root}/{name}"
+        return f"{self.store.root}/{name}"
 
-    def open(self, name: str) -> BinaryIO:
-        """Open the file ``name``. Raises `OSError` if it is a pipe, a device or a socket."""
-        if isinstance(self.source, S3Store):
-            file: BinaryIO = self.source.open(name)
-            return file
-        return open_regular_file(self.source / name)
+    def error(self, name: str, problem: str, fix: str = _AGAIN) -> UserError:
+        return UserError(problem, where=self.location_of(name), fix=fix)
 
 
 def check_whole(source: Path | S3Store) -> None:
@@ -145,51 +119,41 @@ def check_whole(source: Path | S3Store) -> None:
     index = _index(files, INDEX)
     weights = _weights(files, index)
     texts = [name for name in files.names if name.endswith(_TEXTS)]
-    expected_tensors: dict[str, set[str]] = {}
-    for tensor, shard in index.items():
-        expected_tensors.setdefault(shard, set()).add(tensor)
+    expected_tensors = grouped((shard, tensor) for tensor, shard in index.items())
     for name in (*weights, *sorted(texts)):
         if name in files.broken:
-            raise UserError(
-                files.broken[name],
-                where=files.location_of(name),
-                fix="replace it with the file itself, or remove it",
-            )
+            fix = "replace it with the file itself, or remove it"
+            raise files.error(name, files.broken[name], fix)
         if name not in files.sizes:
-            raise UserError("is missing", where=files.location_of(name), fix=_AGAIN)
+            raise files.error(name, "is missing")
         if files.sizes[name] <= _POINTER_BYTES:
-            with _wrap_errors(files, name, "cannot be read"), files.open(name) as file:
+            with _wrap_errors(files, name, "cannot be read"), files.store.open(name) as file:
                 _refuse_pointer(file, files.location_of(name))
     empty = bool(weights)
     for name in weights:
         if name.endswith(".safetensors"):
             tensors = {tensor for tensor, _ in _header(files, name)}
             empty = empty and not tensors
-            if lost := expected_tensors.get(name, set()) - tensors:
-                raise UserError(
-                    f"the index places tensor {min(lost)} in {name}, which does not contain it",
-                    where=files.location_of(INDEX),
-                    fix=_AGAIN,
-                )
+            if lost := {*expected_tensors.get(name, ())} - tensors:
+                why = f"the index places tensor {min(lost)} in {name}, which does not contain it"
+                raise files.error(INDEX, why)
             continue
         with _wrap_errors(files, name, "cannot be read"):
             why = _pickle_problem(files, name)
         if why:
-            raise UserError(why, where=files.location_of(name), fix=_AGAIN)
+            raise files.error(name, why)
         empty = False
     if empty:
-        raise UserError(
-            "the weights contain no tensors", where=files.location_of(weights[0]), fix=_AGAIN
-        )
+        raise files.error(weights[0], "the weights contain no tensors")
 
 
 def check_gguf(path: Path) -> None:
     """Raise `UserError` unless ``path`` is a GGUF file, `OSError` unless it is a regular file."""
     with open_regular_file(path) as file:
-        head = file.read(len(_POINTER))
-    if head == _POINTER:
-        raise UserError(_IS_POINTER, where=str(path), fix=_PULL)
-    if not head.startswith(b"GGUF"):
+        _refuse_pointer(file, str(path))
+        file.seek(0)
+        magic = file.read(4)
+    if magic != b"GGUF":
         raise UserError("is not a GGUF file (bad magic)", where=str(path), fix="download it again")
 
 
@@ -212,9 +176,8 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
     names = [name for name in weight_names(files.names) if not name.startswith("adapter_model.")]
     names = _safetensors(names) or names
     if lacks := missing_weights(names):
-        location = files.location_of("").rstrip("/")
         fix = suggest_fix(files.source) or "name a complete checkpoint"
-        raise UserError(lacks, where=location, fix=fix)
+        raise UserError(lacks, where=files.store.root, fix=fix)
     return names
 
 
@@ -246,8 +209,8 @@ def _safetensors(names: Iterable[str]) -> list[str]:
 def _pickle_problem(files: _Files, name: str) -> str:
     """Return why ``name`` is not a complete torch file; "" if it is complete. A bare pickle, the
     format of older versions, is only checked at its beginning."""
-    with files.open(name) as file:
-        begins = file.read(4)
+    with files.store.open(name) as file:
+        begins: bytes = file.read(4)
         if not begins:
             return "is empty"
         if begins[:2] == b"PK":
@@ -285,9 +248,8 @@ def layout_diff(folder: Path, new_folder: Path) -> str:
     if odd := sorted(a.keys() ^ b.keys()):
         return f"{len(odd)} tensors occur in only one model, e.g. {odd[0]}"
     for name, tensor in a.items():
-        mine, theirs = (tensor.dtype, tensor.shape), (b[name].dtype, b[name].shape)
-        if mine != theirs:
-            return f"{name} is {_kind_text(theirs)}, not {_kind_text(mine)}"
+        if tensor != b[name]:
+            return f"{name} is {b[name]}, not {tensor}"
     return ""
 
 
@@ -297,7 +259,7 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     files = _Files(folder)
     index = _index(files, INDEX)
-    for shard in _shards(files):
+    for shard in shards_of(folder):
         # Tied tensors may be stored in two shards. The index decides which one counts.
         header = _header(files, shard)
         tensors |= {name: tensor for name, tensor in header if index.get(name, shard) == shard}
@@ -306,10 +268,7 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 def shards_of(folder: Path) -> list[str]:
     """Return the weight files that the index names; without an index, all ``*.safetensors``."""
-    return _shards(_Files(folder))
-
-
-def _shards(files: _Files) -> list[str]:
+    files = _Files(folder)
     index = _index(files, INDEX)
     return sorted(set(index.values())) if index else _safetensors(files.names)
 
@@ -324,6 +283,15 @@ def parameters(folder: Path) -> int | None:
 
 def weight_bytes(folder: Path) -> int:
     return sum((folder / shard).stat().st_size for shard in shards_of(folder))
+
+
+def content_sha256(paths: Iterable[Path]) -> str:
+    """Return the SHA-256 of the contents of files."""
+    total = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
 
 
 def index_of(raw: bytes) -> dict[str, str]:
@@ -345,7 +313,7 @@ def _index(files: _Files, name: str) -> dict[str, str]:
     """Read the index ``name``; {} if it does not exist. Raises `UserError` if it is damaged."""
     if name not in files.sizes:
         return {}
-    with _wrap_errors(files, name, "is not an index of weights"), files.open(name) as file:
+    with _wrap_errors(files, name, "is not an index of weights"), files.store.open(name) as file:
         _refuse_pointer(file, files.location_of(name))
         file.seek(0)
         return index_of(file.read(_INDEX_BYTES + 1))
@@ -358,18 +326,18 @@ def _wrap_errors(files: _Files, name: str, wrong: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise UserError("is missing", where=files.location_of(name), fix=_AGAIN) from error
+        raise files.error(name, "is missing") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, OSError) and isinstance(files.source, S3Store):
+        if isinstance(error, OSError) and isinstance(files.store, S3Store):
             problem = f"cannot be read now: {first_line(error)}"
-            raise UnreachableStore(problem, where=files.source.root, fix="try again") from error
+            raise UnreachableStore(problem, where=files.store.root, fix="try again") from error
         fix = "check its permissions" if isinstance(error, PermissionError) else _AGAIN
-        raise UserError(f"{wrong}: {error}", where=files.location_of(name), fix=fix) from error
+        raise files.error(name, f"{wrong}: {error}", fix) from error
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in a safetensors header. Raises `UserError` for a bad or missing file."""
-    with _wrap_errors(files, shard, "cannot be read as weights"), files.open(shard) as file:
+    with _wrap_errors(files, shard, "cannot be read as weights"), files.store.open(shard) as file:
         length = int.from_bytes(file.read(8), "little")
         size = files.sizes.get(shard, 0)
         if size == 0:
@@ -390,7 +358,3 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
             yield name, Tensor(sys.intern(dtype), tuple(shape))
         if end != size:
             raise ValueError(f"it is {size - end} bytes longer than its header says")
-
-
-def _kind_text(kind: tuple[str, tuple[int, ...]]) -> str:
-    return f"{kind[0]} {'x'.join(map(str, kind[1]))}"

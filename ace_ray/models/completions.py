@@ -186,7 +186,7 @@ def completion_of(
         text = message["refusal"] or text  # a refusal counts as the model's answer
     reasoning = thought or _reasoning_of(message)
     finish = _ending(choice.get("finish_reason"))
-    usage = tree.get("usage")
+    usage = tree.get("usage") if isinstance(tree.get("usage"), dict) else {}
     prompt, answer = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     completion = Completion(
         text=text or "",
@@ -199,8 +199,8 @@ def completion_of(
             model=_name(tree.get("model")),
             fingerprint=_name(tree.get("system_fingerprint")),
             has_usage=prompt is not None and answer is not None,
-            reasoning_tokens=_detail(usage, "completion_tokens_details", "reasoning_tokens"),
-            cached_tokens=_detail(usage, "prompt_tokens_details", "cached_tokens"),
+            reasoning_tokens=_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+            cached_tokens=_count(usage.get("prompt_tokens_details"), "cached_tokens"),
         ),
     )
     calls = _calls(message) if tools is not None else ()
@@ -295,10 +295,6 @@ def _text(value: Any) -> str:
 
 def _name(value: Any) -> str:
     return value[:MAX_NAME_CHARS] if isinstance(value, str) else ""
-
-
-def _detail(usage: Any, part: str, name: str) -> int | None:
-    return _count(usage.get(part), name) if isinstance(usage, dict) else None
 
 
 def _count(counts: Any, name: str) -> int | None:

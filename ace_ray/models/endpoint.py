@@ -26,7 +26,7 @@ from ace_ray.models.pacing import (
     backoff_s,
     retry_after_s,
 )
-from ace_ray.models.urls import check_url, host_of, read_key
+from ace_ray.models.urls import endpoint_access, host_of
 from ace_ray.types import Completion, Messages, Sampling, Tools
 from ace_ray.util.secrets import mask_key
 
@@ -81,9 +81,8 @@ class EndpointModel(Client):
         location: str = "endpoint",
     ) -> None:
         self._config = config
-        self._key = read_key(config.api_key_env, f"{location}.api_key_env")
-        url = check_url(config.url, f"{location}.url")
-        self._url = str(url).rstrip("/") + "/chat/completions"
+        url, self._key = endpoint_access(config, location)
+        self._url = config.url.rstrip("/") + "/chat/completions"
         self._host = host_of(config.url)
         self._proxy = proxy_of(url)
         self._split_reasoning = split_reasoning

@@ -14,7 +14,7 @@ from ace_ray.errors import PromptTooLong, RequestFailed, UserError
 from ace_ray.models.chat import PROBE_TOOLS
 from ace_ray.models.endpoint import EndpointModel, EndpointRefused
 from ace_ray.models.sources import ModelRef
-from ace_ray.models.urls import check_url, host_of, read_key
+from ace_ray.models.urls import endpoint_access, host_of
 from ace_ray.types import Completion, Messages, Sampling
 
 WHERE = "model.endpoint"
@@ -72,8 +72,7 @@ def endpoint_ref(config: RunConfig) -> ModelRef:
     endpoint = endpoint_of(model)
     for key, value in sorted(endpoint.extra_body.items()):
         _check_extra(key, value)
-    check_url(endpoint.url, f"{WHERE}.url")
-    read_key(endpoint.api_key_env, f"{WHERE}.api_key_env")
+    endpoint_access(endpoint, WHERE)
     engine_only = {
         "engine": bool(config.engine),
         "model.revision": model.revision is not None,
@@ -115,11 +114,8 @@ def _check_extra(key: str, value: Any) -> None:
         )
     drawn = key in Sampling.__dataclass_fields__
     if drawn and value is not None:
-        raise UserError(
-            f"{key!r} belongs to sampling",
-            where=location,
-            fix=f"write sampling.{key}, or null here to leave it out of requests",
-        )
+        fix = f"write sampling.{key}, or null here to leave it out of requests"
+        raise UserError(f"{key!r} belongs to sampling", where=location, fix=fix)
     if not drawn and key != "tool_choice" and value is None:
         raise UserError(f"{key!r} needs a value here", where=location, fix="give it a value")
 
@@ -143,11 +139,8 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
     except EndpointRefused as error:
         raise UserError(str(error), where=WHERE, fix=_fix(str(error), tools=tools)) from error
     except PromptTooLong as error:
-        raise UserError(
-            str(error),
-            where=WHERE,
-            fix="lower sampling.max_tokens, or serve the model with a longer context",
-        ) from error
+        fix = "lower sampling.max_tokens, or serve the model with a longer context"
+        raise UserError(str(error), where=WHERE, fix=fix) from error
     facts = completion.endpoint
     assert facts is not None  # set for every answer of an endpoint
     answer: dict[str, Any] = {

@@ -41,9 +41,8 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
     vLLM checks the values of arguments when an engine starts."""
     for name in args:
         if name in RESERVED:
-            raise UserError(
-                f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
-            )
+            fix = f"use {RESERVED[name]}"
+            raise UserError(f"{name!r} is set elsewhere", where=f"engine.{name}", fix=fix)
     _check_installed()
     fields = vllm_source.engine_arguments()
     if fields and (unknown := [name for name in args if name not in fields]):
@@ -57,11 +56,8 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
     for name in _SIZES:
         size = args.get(name, 1)
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise UserError(
-                f"{size!r} is not an integer of at least 1",
-                where=f"engine.{name}",
-                fix="write a whole number",
-            )
+            problem = f"{size!r} is not an integer of at least 1"
+            raise UserError(problem, where=f"engine.{name}", fix="write a whole number")
     override = args.get("override_generation_config")
     drawn = [name for name in _DRAWN if isinstance(override, Mapping) and name in override]
     if drawn:

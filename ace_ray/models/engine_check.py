@@ -18,7 +18,7 @@ from ace_ray.models.families import ModelFiles
 from ace_ray.models.reparse_child import assume_device
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.start_failure import first_error, tail
-from ace_ray.util.subprocesses import module_command, module_environment
+from ace_ray.util.subprocesses import run_module
 
 TIMEOUT_S = 300
 # Names of exceptions before vLLM's message.
@@ -34,20 +34,14 @@ def ask_vllm(
     arguments = {**engine_args([model], config.engine), "model": str(files.folder)}
     fused = model.adapter is not None and model.adapter.experts
     seeded = config.sampling.temperature > 0
-    command = module_command("ace_ray.models.engine_check")
+    question = json.dumps([arguments, gpus, on_gpu, seeded, fused])
     try:
-        child = subprocess.run(
-            command, env=module_environment(), capture_output=True, text=True, check=False,
-            input=json.dumps([arguments, gpus, on_gpu, seeded, fused]), timeout=TIMEOUT_S,
-        )  # fmt: skip
+        child = run_module("ace_ray.models.engine_check", stdin=question, timeout_s=TIMEOUT_S)
         if child.returncode == 0:
             return child.stdout.splitlines()[-1]  # vLLM prints to stdout as well
     except subprocess.TimeoutExpired as error:
-        raise UserError(
-            f"vLLM did not check this engine within {TIMEOUT_S} s",
-            where="engine",
-            fix="try again on an idle machine",
-        ) from error
+        problem = f"vLLM did not check this engine within {TIMEOUT_S} s"
+        raise UserError(problem, where="engine", fix="try again on an idle machine") from error
     why = _CLASSES.sub("", first_error(child.stderr) or tail(child.stderr))
     fix = "change the engine's arguments, or the model"
     raise UserError(f"vLLM refuses this engine: {why}", where="engine", fix=fix)

@@ -17,7 +17,6 @@ from typing import Any
 from ace_ray.config.roles import ServedRole
 from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
-from ace_ray.models.sources import ModelRef, tokenizer_folder
 
 # Template variables that tell vLLM's parsers whether an answer begins with reasoning.
 SWITCHES = ("enable_thinking", "thinking")
@@ -128,21 +127,19 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class FormatChoice:
-    """Format of a model: how chats are rendered and answers are parsed.
-
-    Attributes:
-        reasoning_parser: a parser of vLLM, ``auto`` (removes ``<think>`` blocks) or ``none``.
-        tool_parser: a parser of vLLM; None: tools cannot be offered.
-        chat_template: text of a template that replaces the model's.
-        plugins: (name, text) of files with further parsers.
-        start_date: the date in prompts that contain one."""
+    """Format of a model: how chats are rendered and answers are parsed."""
 
     reasoning_parser: str = "auto"
+    """A parser of vLLM, ``auto`` (removes ``<think>`` blocks) or ``none``."""
     tool_parser: str | None = None
+    """A parser of vLLM; None: tools cannot be offered."""
     chat_template: str | None = None
+    """Text of a template that replaces the model's."""
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     plugins: tuple[tuple[str, str], ...] = ()
+    """(name, text) of files with further parsers."""
     start_date: str | None = None
+    """The date in prompts that contain one."""
 
     @property
     def vllm_reasoning_parser(self) -> str | None:
@@ -209,14 +206,6 @@ def _is_mistral(folder: Path, tokenizer_mode: str) -> bool:
         return tokenizers and tokenizer_mode == "mistral"
     weights = any(folder.glob("consolidated*.safetensors")) or (folder / "params.json").is_file()
     return weights or not (folder / "tokenizer_config.json").is_file()
-
-
-def facts_of_model(model: ModelRef, tokenizer_mode: str = "auto") -> FamilyFacts:
-    """Read the facts of a pinned model. A GGUF file is converted first; weights in other formats
-    are not needed. Raises `UserError` if the model cannot be read."""
-    if model.kind in ("fake", "endpoint"):
-        return FamilyFacts()
-    return family_facts(tokenizer_folder(model), tokenizer_mode)
 
 
 def tool_parsers(facts: FamilyFacts) -> list[str]:
@@ -302,9 +291,8 @@ def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") ->
     problem, fix = "has no known format of tool calls", "name vLLM's parser of the family"
     if names := ", ".join(hits):
         problem, fix = f"has marks of several formats: {names}", f"name one of them: {names}"
-    raise UserError(
-        f"the chat template of {source} {problem}", where="model.tool_parser", fix=fix + instead
-    )
+    problem, fix = f"the chat template of {source} {problem}", fix + instead
+    raise UserError(problem, where="model.tool_parser", fix=fix)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -27,21 +27,17 @@ RENDER_TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Prompt:
-    """A rendered chat, with the data to parse its answer.
-
-    Attributes:
-        ids: the tokens of the prompt.
-        text: the text of the prompt; "" if the renderer returns only tokens.
-        engine_input: the input of `AsyncLLM.generate`.
-        request: the server's request, adjusted for the parser.
-        template_kwargs: the effective variables of the template, for the parser.
-        tools: the offered tools."""
+    """A rendered chat, with the data to parse its answer."""
 
     ids: Sequence[int]
     text: str
+    """Text of the prompt; "" if the renderer returns only tokens."""
     engine_input: Any
+    """Input of `AsyncLLM.generate`."""
     request: Any
+    """The server's request, adjusted for the parser."""
     template_kwargs: dict[str, Any] = field(repr=False)
+    """Effective variables of the template, for the parser."""
     tools: Tools = None
 
     @property

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import SplitResult
 from urllib.request import getproxies, proxy_bypass
 
-from ace_ray.models.urls import HttpUrl, http_url
+from ace_ray.models.urls import http_url
 
 if TYPE_CHECKING:
     import aiohttp
@@ -102,13 +103,13 @@ class Http(Client):
         except ValueError as error:
             raise OSError(f"the request was not sent: {error}") from None
         try:
-            return await self._send(replace(request, url=str(url)), proxy=proxy_of(url))
+            return await self._send(request, proxy=proxy_of(url))
         except TimeoutError:
             raise
         except aiohttp.ClientError as error:
             raise OSError(str(error) or type(error).__name__) from error
 
 
-def proxy_of(url: HttpUrl) -> str | None:
+def proxy_of(url: SplitResult) -> str | None:
     """Return the proxy that the environment sets for ``url``, or None."""
-    return None if proxy_bypass(url.host) else getproxies().get(url.scheme)
+    return None if proxy_bypass(url.hostname or "") else getproxies().get(url.scheme)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ace_ray.config.schema import config_text
 from ace_ray.errors import UserError
-from ace_ray.util.subprocesses import module_command, module_environment
+from ace_ray.util.subprocesses import run_module
 
 # Timeout of a child that imports vLLM and the plugins. vLLM alone takes 10 s, more on a busy disk.
 IMPORT_S = 300
@@ -32,12 +32,9 @@ def plugin_sha256(text: str) -> str:
 def registered_parsers(plugins: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
     """Return the names of all "tool" and "reasoning" parsers after loading ``plugins``, pairs of
     file name and text, in a child process. Raises `UserError` if a file cannot be imported."""
-    command = module_command("ace_ray.models.parser_plugins")
+    module, question = "ace_ray.models.parser_plugins", json.dumps(plugins)
     try:
-        child = subprocess.run(
-            command, env=module_environment(), input=json.dumps(plugins),
-            capture_output=True, text=True, check=False, timeout=IMPORT_S,
-        )  # fmt: skip
+        child = run_module(module, stdin=question, timeout_s=IMPORT_S)
     except subprocess.TimeoutExpired as error:
         raise UserError(
             f"importing the plugin files took over {IMPORT_S} s", where="model.plugins",

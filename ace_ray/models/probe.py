@@ -13,10 +13,8 @@ After each later swap, the logprobs must differ from the earlier ones if the wei
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +22,8 @@ from typing import Any
 
 import psutil
 
-from ace_ray.models.checkpoints import shards_of, weight_bytes
-from ace_ray.util.subprocesses import module_command, module_environment
+from ace_ray.models.checkpoints import content_sha256, shards_of, weight_bytes
+from ace_ray.util.subprocesses import run_module
 
 # Probe texts: prose, a call and data.
 TEXTS = (
@@ -168,14 +166,7 @@ def compute_references(folders: Sequence[Path], texts: Sequence[Sequence[int]]) 
             f"a reference needs {need / 2**30:.1f} GiB of memory, but only "
             f"{free / 2**30:.1f} GiB are free"
         )
-    process = subprocess.run(
-        module_command("ace_ray.models.reference", *map(str, folders)),
-        env=module_environment(),
-        input=json.dumps(texts),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    process = run_module("ace_ray.models.reference", *map(str, folders), stdin=json.dumps(texts))
     if process.returncode != 0:
         lines = process.stderr.strip().splitlines() or ["it ended without an error message"]
         raise ProbeFailed(f"the reference could not be computed: {lines[-1]}")
@@ -201,8 +192,4 @@ def available_bytes() -> int:
 
 def weights_hash(folder: Path) -> str:
     """Return the SHA-256 of the contents of the weight files."""
-    total = hashlib.sha256()
-    for shard in shards_of(folder):
-        with (folder / shard).open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()
+    return content_sha256(folder / shard for shard in shards_of(folder))

@@ -103,9 +103,8 @@ class AnswerParser:
                 text=True,
             )
         except OSError as error:
-            raise UserError(
-                f"cannot be run: {error.strerror}", where=self._location, fix=_FIX
-            ) from error
+            problem = f"cannot be run: {error.strerror}"
+            raise UserError(problem, where=self._location, fix=_FIX) from error
         choices = {"choice": asdict(choice), "earlier": asdict(earlier)}
         self._settings = {"folder": str(folder), **choices}
         self.versions: dict[str, Any] = {}
@@ -208,9 +207,8 @@ class ChildParser:
         if not offered:
             return replace(base, tools=offered)
         typed = type(base.request)(messages=_CHAT, tools=offered).tools
-        return replace(
-            base, request=base.request.model_copy(update={"tools": typed}), tools=offered
-        )
+        request = base.request.model_copy(update={"tools": typed})
+        return replace(base, request=request, tools=offered)
 
 
 def assume_device() -> None:
@@ -234,11 +232,8 @@ def _child_parser(settings: Mapping[str, Any]) -> ChildParser:
     except (UserError, ImportError):  # an ImportError means that this Python lacks vLLM
         raise
     except Exception as error:
-        raise UserError(
-            f"the tokenizer cannot be used: {root_cause('', error)}",
-            where=str(settings["folder"]),
-            fix=TOKENIZER_FIX,
-        ) from error
+        problem = f"the tokenizer cannot be used: {root_cause('', error)}"
+        raise UserError(problem, where=str(settings["folder"]), fix=TOKENIZER_FIX) from error
 
 
 def main() -> None:

@@ -98,11 +98,8 @@ def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, locatio
     """Raise `UserError` if sampling and template variables both set ``reasoning_effort``."""
     effort = config and config.reasoning_effort
     if effort is not None and "reasoning_effort" in model.chat_template_kwargs:
-        raise UserError(
-            "is also set in model.chat_template_kwargs",
-            where=f"{location}.reasoning_effort",
-            fix="set it only once",
-        )
+        problem = "is also set in model.chat_template_kwargs"
+        raise UserError(problem, where=f"{location}.reasoning_effort", fix="set it only once")
 
 
 # Keys that vLLM's ``ModelConfig.get_diff_sampling_param`` reads from the file.
@@ -126,9 +123,8 @@ def fill_defaults(
         file = (folder if source in (None, "auto", "vllm") else Path(str(source))) / FILE
         problem = f"{file} recommends no sampling values"
         tree = read_json(file) if file.exists() else {}
-        values = {name: tree.get(name) for name in _OWN} | {
-            "max_tokens": tree.get("max_new_tokens")
-        }
+        values = {name: tree.get(name) for name in _OWN}
+        values["max_tokens"] = tree.get("max_new_tokens")
         defaults = {name: value for name, value in values.items() if value is not None}
         if defaults.get("top_k") == -1:  # -1 means all tokens, as 0 does here
             defaults["top_k"] = 0

@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from ace_ray.models.engine_args import INSTALL
 from ace_ray.storage.object_store import Object, S3Store
 from ace_ray.util.local_files import path_of
 from ace_ray.util.safe_loading import MOST_BYTES, MOST_VALUES, parse_limited_json
-from ace_ray.util.subprocesses import module_command, module_environment
+from ace_ray.util.subprocesses import run_module
 
 Kind = Literal["hub", "folder", "s3", "gguf", "endpoint", "fake"]
 
@@ -130,11 +129,8 @@ def _resolve_path(source: str, marker: str, *, weights: bool) -> ModelRef:
     is_package = source.startswith("package:")
     path = _package_path(source) if is_package else path_of(source, f"model.{key}")
     if not path.exists():
-        raise UserError(
-            f"{kind} {source!r} does not exist",
-            where=f"model.{key}",
-            fix="name a Hugging Face id (org/name), a folder, a .gguf file, s3:// or package:",
-        )
+        fix = "name a Hugging Face id (org/name), a folder, a .gguf file, s3:// or package:"
+        raise UserError(f"{kind} {source!r} does not exist", where=f"model.{key}", fix=fix)
     path = path.absolute()
     if path.is_dir():
         if not (path / marker).is_file():
@@ -151,11 +147,8 @@ def _resolve_path(source: str, marker: str, *, weights: bool) -> ModelRef:
         return ModelRef(source, "folder", str(path), "sha256:" + _content_hash(files))
     if path.suffix != ".gguf" or marker == ADAPTER_CONFIG:
         gguf = " or a .gguf file" * (marker != ADAPTER_CONFIG)
-        raise UserError(
-            "is neither a folder nor a .gguf file" if gguf else "is not a folder",
-            where=str(path),
-            fix=f"name {_KINDS[marker]} folder{gguf}",
-        )
+        problem = "is neither a folder nor a .gguf file" if gguf else "is not a folder"
+        raise UserError(problem, where=str(path), fix=f"name {_KINDS[marker]} folder{gguf}")
     check_gguf(path)
     return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
 
@@ -170,11 +163,8 @@ def materialize(ref: ModelRef) -> Path:
     if ref.kind == "folder":
         folder = Path(ref.location)
         if not folder.is_dir():
-            raise UserError(
-                "the model folder is missing on this node",
-                where=ref.location,
-                fix="use a folder that all nodes share, or an s3:// prefix",
-            )
+            fix = "use a folder that all nodes share, or an s3:// prefix"
+            raise UserError("the model folder is missing on this node", where=ref.location, fix=fix)
         return folder
     if ref.kind == "hub":
         return _hub_snapshot(ref, weights=True)
@@ -204,11 +194,8 @@ def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
 
 
 def _change_error(ref: ModelRef) -> UserError:
-    return UserError(
-        "has changed since the run was planned",
-        where=ref.location,
-        fix="start the run again when the model is complete",
-    )
+    fix = "start the run again when the model is complete"
+    return UserError("has changed since the run was planned", where=ref.location, fix=fix)
 
 
 def tokenizer_folder(ref: ModelRef) -> Path:
@@ -233,9 +220,8 @@ def read_json(path: Path) -> dict[str, Any]:
         if not isinstance(tree, dict):
             raise ValueError("is not a JSON object")
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"cannot be read: {error}", where=str(path), fix="save or download the model again"
-        ) from error
+        fix = "save or download the model again"
+        raise UserError(f"cannot be read: {error}", where=str(path), fix=fix) from error
     return tree
 
 
@@ -255,10 +241,7 @@ def _cache_path(ref: ModelRef) -> Path:
 
 def _convert(gguf: Path, folder: Path) -> None:
     # A separate process frees torch's memory at its end. The driver never imports torch.
-    command = module_command("ace_ray.models.gguf", str(gguf), str(folder))
-    proc = subprocess.run(
-        command, env=module_environment(), capture_output=True, text=True, check=False
-    )
+    proc = run_module("ace_ray.models.gguf", str(gguf), str(folder))
     if proc.returncode != 0:
         lines = proc.stderr.strip().splitlines() or ["the converter ended without an error message"]
         raise UserError(
@@ -274,9 +257,8 @@ def _package_path(source: str) -> Path:
     # find_spec does not import a top-level package, so its code does not run here.
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
-        raise UserError(
-            f"package {package!r} is not installed", where="model.source", fix="install it with pip"
-        )
+        problem = f"package {package!r} is not installed"
+        raise UserError(problem, where="model.source", fix="install it with pip")
     return Path(next(iter(spec.submodule_search_locations)), inside)
 
 
@@ -313,11 +295,8 @@ def _resolve_s3(
     objects = _objects(store)
     revision = _listing_hash(objects)
     if not any(o.path == marker for o in objects):
-        raise UserError(
-            f"{marker} is missing under this prefix",
-            where=source,
-            fix=suggest_fix(store) or f"name the prefix of {_KINDS[marker]} folder",
-        )
+        fix = suggest_fix(store) or f"name the prefix of {_KINDS[marker]} folder"
+        raise UserError(f"{marker} is missing under this prefix", where=source, fix=fix)
     if weights:
         check_whole(store)
     return ModelRef(source, "s3", store.root, revision, endpoint_url, region)
@@ -354,9 +333,8 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         from huggingface_hub import HfApi, constants, scan_cache_dir
         from huggingface_hub.errors import CacheNotFound
     except ImportError as error:
-        raise UserError(
-            "Hugging Face ids need huggingface_hub", where="model.source", fix=INSTALL
-        ) from error
+        problem = "Hugging Face ids need huggingface_hub"
+        raise UserError(problem, where="model.source", fix=INSTALL) from error
     revision = revision or "main"
     if constants.HF_HUB_OFFLINE:
         try:

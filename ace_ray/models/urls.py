@@ -1,113 +1,60 @@
-"""Parse HTTP URLs, and accept only hosts that all libraries read in the same way. Read API keys.
-
-Libraries read some hosts in different ways: non-ASCII names, addresses as plain numbers, names with
-extra dots or percent signs. Here a host must be in ASCII and is converted to a canonical spelling.
-Requests and API keys go to exactly this host."""
+"""Check HTTP URLs, and read API keys."""
 
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from ace_ray.config.schema import CandidateEndpoint
+from ace_ray.config.schema import CandidateEndpoint, EndpointConfig
 from ace_ray.errors import UserError
 from ace_ray.types import digest
 
-_PORTS = {"http": 80, "https": 443}
-_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NETLOC = re.compile(r"(?:\[([^][]+)\]|([^][:]+))(?::([0-9]{0,5}))?")
-_MAX_HOST = 253
 
-
-@dataclass(frozen=True, slots=True)
-class HttpUrl:
-    """An absolute HTTP URL without a fragment. ``target`` is path and query."""
-
-    scheme: str
-    host: str
-    port: int
-    target: str
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{host}{port}{self.target}"
-
-
-def http_url(text: str) -> HttpUrl:
-    """Parse ``text``, and return the URL in canonical form.
-
-    Raises `ValueError` if ``text`` is not an HTTP URL, has a user name, or has a host that
-    `canonical_host` refuses. The error does not show the text."""
-    if "\\" in text or not text.isprintable():
+def http_url(text: str) -> SplitResult:
+    """Parse an absolute HTTP URL. Raises `ValueError` if ``text`` is not such a URL, or has a user
+    name. The error does not show the text."""
+    if not (text.isascii() and text.isprintable()) or " " in text or "\\" in text:
         raise ValueError("it contains characters that are not allowed in a URL")
     try:
-        parts = urlsplit(text)
+        url = urlsplit(text)
+        is_http = url.scheme in ("http", "https") and url.hostname and url.port != 0
     except ValueError:  # its message shows the URL, which may hold a secret
-        raise ValueError("it is not an http(s) URL") from None
-    if "@" in parts.netloc:
+        is_http = False
+    if not is_http:
+        raise ValueError("it is not an http(s) URL")
+    if "@" in url.netloc:
         raise ValueError("it contains a user name or a password")
-    match = _NETLOC.fullmatch(parts.netloc)
-    if parts.scheme not in _PORTS or match is None:
-        raise ValueError("it is not an http(s) URL")
-    address, name, digits = match.groups()
-    port = int(digits or _PORTS[parts.scheme])
-    host = canonical_host(address or name)
-    if not 0 < port < 1 << 16 or (":" in host) != bool(address):
-        raise ValueError("it is not an http(s) URL")
-    target = parts.path + (f"?{parts.query}" if parts.query else "")
-    return HttpUrl(parts.scheme, host, port, target)
+    return url
 
 
-def canonical_host(host: str) -> str:
-    """Return a host in canonical form: a lower-case name, or an address in its usual notation.
-    Raises `ValueError` if it is not valid, or not ASCII (IDNA versions convert it differently)."""
-    if not host.isascii():
-        raise ValueError("its host is not ASCII: write its xn-- form")
-    name = host.lower().removesuffix(".")
-    if ":" in name:
-        return _address(IPv6Address, name)
-    last = name.rstrip(".").rpartition(".")[2]
-    if last.isdigit() or last.startswith("0x"):  # a resolver may read it as an address
-        return _address(IPv4Address, name)
-    if len(name) > _MAX_HOST or not all(map(_LABEL.fullmatch, name.split("."))):
-        raise ValueError("its host is not a valid name")
-    return name
+def check_url(url: str, location: str, *, fix: str, key: str = "api_key_env") -> SplitResult:
+    """Parse the URL of a service. ``key``: config key that names the variable with its API key.
 
-
-def _address(kind: type[IPv4Address | IPv6Address], text: str) -> str:
-    try:
-        if "%" in text:
-            raise ValueError
-        return str(kind(text))
-    except ValueError:
-        raise ValueError("its host is not an address in the usual notation") from None
-
-
-def check_url(url: str, key: str) -> HttpUrl:
-    """Parse the base URL of an endpoint. Raises `UserError` if it is malformed or may contain a
-    secret. The error does not show the URL."""
+    Raises `UserError` if the URL is malformed or may contain a secret. The error does not show the
+    URL."""
     # Not checked by a pattern of the config field: its error would show the URL and a key in it.
-    fix = "write the base URL, e.g. https://api.openai.com/v1"
     if "@" in url.partition("//")[2].partition("/")[0] or "?" in url or "#" in url:
         raise UserError(
             "the URL contains a user name, a password, a query or a fragment",
-            where=key,
-            fix=f"{fix}; a key belongs in the environment variable that api_key_env names",
+            where=location,
+            fix=f"{fix}; a key belongs in the environment variable that {key} names",
         )
     try:
-        parsed = http_url(url)
+        return http_url(url)
     except ValueError as error:
-        raise UserError(f"is not a valid endpoint URL: {error}", where=key, fix=fix) from None
-    if not url.isascii() or " " in url:
-        raise UserError("contains characters that are not allowed in a URL", where=key, fix=fix)
-    if parsed.target.rstrip("/").endswith("/completions"):
-        raise UserError("ends in /completions, a path that ace_ray adds itself", where=key, fix=fix)
-    return parsed
+        raise UserError(f"is not a valid URL: {error}", where=location, fix=fix) from None
+
+
+def endpoint_access(endpoint: EndpointConfig, location: str) -> tuple[SplitResult, str | None]:
+    """Return the base URL and the API key of an endpoint; None if it takes no key. ``location``:
+    config key of the endpoint. Raises `UserError` as `check_url` and `read_key`."""
+    where, fix = f"{location}.url", "write the base URL, e.g. https://api.openai.com/v1"
+    url = check_url(endpoint.url, where, fix=fix)
+    if url.path.rstrip("/").endswith("/completions"):
+        problem = "ends in /completions, a path that ace_ray adds itself"
+        raise UserError(problem, where=where, fix=fix)
+    return url, read_key(endpoint.api_key_env, f"{location}.api_key_env")
 
 
 _KEY_FIX = "set it to the endpoint's key, or write api_key_env: null if it takes none"
@@ -122,18 +69,11 @@ def read_key(name: str | None, location: str, fix: str = _KEY_FIX) -> str | None
         return None
     # Keys from files and secrets often end with a newline.
     key = os.environ.get(name, "").strip()
-    if not key:
-        raise UserError(
-            f"the environment variable {name} is not set",
-            where=location,
-            fix=fix,
-        )
+    problem = "" if key else "is not set"
     if not (key.isascii() and key.isprintable()):
-        raise UserError(
-            f"the environment variable {name} does not contain a key: one line of ASCII is needed",
-            where=location,
-            fix="set it to the endpoint's key",
-        )
+        problem = "does not contain a key: one line of ASCII is needed"
+    if problem:
+        raise UserError(f"the environment variable {name} {problem}", where=location, fix=fix)
     return key
 
 

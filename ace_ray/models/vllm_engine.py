@@ -89,9 +89,8 @@ class VLLMEngine:
         self.max_model_len: int = self._engine.model_config.max_model_len
         cache = self._engine.vllm_config.cache_config
         # Size of the prefix cache; 0 without one.
-        self.cache_tokens = (
-            (cache.num_gpu_blocks or 0) * cache.block_size if cache.enable_prefix_caching else 0
-        )
+        blocks = cache.num_gpu_blocks if cache.enable_prefix_caching else 0
+        self.cache_tokens = (blocks or 0) * cache.block_size
         self.version: str = __version__
         structured = self._engine.vllm_config.structured_outputs_config
         self.reading = {
@@ -225,9 +224,8 @@ class VLLMEngine:
             **{**vllm_arguments(sampling, room), **prompt.adjustments}, output_kind=self._final
         )
         start = time.perf_counter()
-        final = await self._last_output(
-            prompt.engine_input, params, "r", **self._format.engine_kwargs(prompt)
-        )
+        more = self._format.engine_kwargs(prompt)
+        final = await self._last_output(prompt.engine_input, params, "r", **more)
         if final is None or not final.outputs:
             raise EngineDead("the engine ended a request without an answer")
         answer = final.outputs[0]

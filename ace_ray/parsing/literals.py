@@ -122,7 +122,9 @@ class LenientReader:
         args: dict[str | None, Any] = {}
         for keyword in node.keywords:  # `**x` has the key None; the last of equal keys counts
             args[keyword.arg] = self.value(keyword.value)
-        return Call(_lenient_name(node.func), args)
+        # Unlike `dotted_name`, this drops a base that is not a name: ``f().a.b`` becomes "a.b".
+        parts, base = _chain(node.func)
+        return Call(".".join([base.id, *parts] if isinstance(base, ast.Name) else parts), args)
 
     def operation(self, node: ast.BinOp) -> Any:
         """Compute a binary operation. Raises `NotCalls` or `Refusal` if it is not possible."""
@@ -135,7 +137,11 @@ class LenientReader:
         if isinstance(node, ast.Name):
             return node.id
         if isinstance(node, ast.UnaryOp):
-            return _negate(node.operand)
+            # Every operator negates: `+5`, `~5` and `-5` are all -5, and `not True` is -1.
+            number = node.operand.value if isinstance(node.operand, ast.Constant) else None
+            if isinstance(number, (int, float, complex)):
+                return -number
+            raise NotCalls("a sign before something other than a number")
         if isinstance(node, ast.List):
             return [self.value(item) for item in node.elts]
         if isinstance(node, ast.Tuple):
@@ -167,12 +173,6 @@ def _pairs(node: ast.Dict, value: Callable[[ast.expr], Any]) -> dict[Any, Any]:
     return pairs
 
 
-def _lenient_name(node: ast.expr) -> str:
-    # Unlike `dotted_name`, this drops a base that is not a name: ``f().a.b`` becomes "a.b".
-    parts, base = _chain(node)
-    return ".".join([base.id, *parts] if isinstance(base, ast.Name) else parts)
-
-
 def _chain(node: ast.expr) -> tuple[list[str], ast.expr]:
     """Split ``base.a.b`` into its attributes, ["a", "b"], and the expression ``base``."""
     parts: list[str] = []
@@ -180,13 +180,6 @@ def _chain(node: ast.expr) -> tuple[list[str], ast.expr]:
         parts.append(node.attr)
         node = node.value
     return parts[::-1], node
-
-
-def _negate(operand: ast.expr) -> int | float | complex:
-    # Every operator negates: `+5`, `~5` and `-5` are all -5, and `not True` is -1.
-    if isinstance(operand, ast.Constant) and isinstance(operand.value, (int, float, complex)):
-        return -operand.value
-    raise NotCalls("a sign before something other than a number")
 
 
 def _source(node: ast.expr) -> str:

@@ -55,11 +55,8 @@ def _job_ends(environment: Mapping[str, str]) -> dict[str, float]:
         except ValueError:
             ends[name] = math.nan
         if not 0 <= ends[name] < math.inf:
-            raise UserError(
-                f"{value!r:.80} is not a Unix time",
-                where=name,
-                fix="set the seconds since 1970, such as $(date -d '+8 hours' +%s), or unset it",
-            )
+            fix = "set the seconds since 1970, such as $(date -d '+8 hours' +%s), or unset it"
+            raise UserError(f"{value!r:.80} is not a Unix time", where=name, fix=fix)
     return {name: end - boot for name, end in ends.items()}
 
 
@@ -110,8 +107,7 @@ class RowTimes:
         end: time at which all rows must have ended; None for no limit.
         runs: indexes of the runs with pending rows, which share the time until ``end``.
         cancel: cancels the rows of a run that are in flight. Returns False if the run must go on,
-            because none of its rows has ended yet.
-    """
+            because none of its rows has ended yet."""
 
     def __init__(
         self, end: float | None, runs: Sequence[int], cancel: Callable[[int], bool]
@@ -121,16 +117,17 @@ class RowTimes:
         # Run -> time at which its rows must have ended.
         self._run_ends: dict[int, float] = {}
 
-    def add(self, category: str, seconds: float) -> None:
-        self._recent[category].append(seconds)
+    def add(self, category: str, seconds: float, length: float = 1.0) -> None:
+        """Note the time of a row that has ended. ``length``: as in `Durations.lengths`."""
+        self._recent[category].append(seconds / length)
 
-    def expected_s(self, category: str) -> float:
+    def expected_s(self, category: str, length: float = 1.0) -> float:
         """Return the expected seconds of a row of ``category``. If no row of the category has
         ended, use the rows of all categories; return 0 before any row has ended."""
         ordered = sorted(self._recent.get(category) or chain(*self._recent.values()))
-        return ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
+        return length * ordered[math.ceil(QUANTILE * len(ordered)) - 1] if ordered else 0.0
 
-    def can_end(self, run: int, category: str) -> bool:
+    def can_end(self, run: int, category: str, length: float = 1.0) -> bool:
         """Return whether a row of ``category`` that starts now can probably end before ``run`` must
         end. The first call for a run sets this end, so the run's weights must be loaded."""
         if self._end is None:
@@ -141,7 +138,7 @@ class RowTimes:
             end = self._run_ends[run] = share_end(now_s, self._end, later, longest_s)
             if later:
                 self._cancel_after(max(0.0, end - now_s), run)
-        return time.monotonic() + self.expected_s(category) <= self._run_ends[run]
+        return time.monotonic() + self.expected_s(category, length) <= self._run_ends[run]
 
     def _cancel_after(self, seconds: float, run: int) -> None:
         """Cancel the rows of ``run`` after ``seconds``. If the run must go on, because its share of

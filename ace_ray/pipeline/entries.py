@@ -17,6 +17,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
+from ace_ray.util.grouping import grouped
 
 _NAMES = ("benchmark", "category", "language", "id", "group")
 _JSON = ("data", "gold", "prompt")
@@ -123,13 +124,9 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
 
     The chosen entries keep their order. A dialogue is chosen with all its entries or not at all. If
     this leaves no entry, return the first ``limit`` entries."""
-    dialogues: dict[tuple[str, str, str, str], list[int]] = {}
-    for index, entry in enumerate(entries):
-        key = (entry.benchmark, entry.category, entry.language, entry.group)
-        dialogues.setdefault(key, []).append(index)
-    lanes: dict[tuple[str, ...], list[list[int]]] = {}
-    for key, indices in dialogues.items():
-        lanes.setdefault(key[:3], []).append(indices)
+    keys = ((e.benchmark, e.category, e.language, e.group) for e in entries)
+    dialogues = grouped((key, index) for index, key in enumerate(keys))
+    lanes = grouped((key[:3], indices) for key, indices in dialogues.items())
     chosen: list[int] = []
     for turn in zip_longest(*lanes.values(), fillvalue=[]):
         for indices in turn:

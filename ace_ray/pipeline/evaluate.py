@@ -58,8 +58,7 @@ def evaluate(
     Raises:
         UserError: the run cannot be started with this config; nothing was written.
         RunFailed: the cluster or the engines failed; stored rows stay.
-        KeyboardInterrupt: the run was stopped at once.
-    """
+        KeyboardInterrupt: the run was stopped at once."""
     began = began or time.monotonic()
     with Interrupts() as interrupts, log.use_console(console):
         check_output(config.output)

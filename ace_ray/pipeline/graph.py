@@ -34,7 +34,8 @@ from ace_ray.pipeline.health.heartbeat import give_back_memory
 from ace_ray.pipeline.monitoring.utilization import Backlog
 from ace_ray.pipeline.planning import prefixes
 from ace_ray.pipeline.planning.plan import PlannedRows
-from ace_ray.storage.object_store import LocalStore, Store
+from ace_ray.storage.durations import Durations
+from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.rows import PLAN
 
 # Maximum number of blocks in the queue of a checker.
@@ -87,8 +88,7 @@ def layout(job: WorkerConfig, resources: Resources, rows: int, interactive: int)
     each.
 
     A block is returned only when its slowest row has ended. So a worker holds eight times as many
-    rows as are in flight. With fewer rows, the throughput would fall by a third in this example:
-    blocks have 8 rows, and 3 % of the rows take 17 times as long.
+    rows as are in flight.
 
     Other workers cannot take rows that a worker holds. So with several workers, each holds at most
     half of an equal share of the run. The share of elastic workers assumes their maximum number.
@@ -151,14 +151,19 @@ class Work:
     rows: PlannedRows
     attempts: np.ndarray
     """Number of the next attempt of each row; 1 for the first attempt."""
+    durations: Durations
 
 
 def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     """Yield the rows in blocks of ``size`` / 2 to ``size`` rows, cut along the prefixes of their
     prompts, with the most work first. Windows of early stopping stay in order. An interactive
-    episode has its own block, or shares a block with the episodes of the same preparation."""
-    rows = work.rows
-    columns = {**rows.columns(), "attempt": work.attempts}
+    episode has its own block, or shares a block with the episodes of the same preparation. If
+    durations are known, the blocks with the longest rows come first, still after all episodes."""
+    rows, durations = work.rows, work.durations
+    columns = {**rows.columns(), "attempt": work.attempts, "length": durations.lengths[rows.entry]}
+    # Unlike the time of a single call, its tokens do not depend on the other calls in its batch.
+    seconds, tokens = durations.seconds[rows.entry], durations.tokens[rows.entry]
+    longest = np.where(rows.interactive, seconds, tokens)
     for window in np.unique(rows.window).tolist():
         inside = rows.window == window
         groups: dict[Any, Any] = {}
@@ -172,7 +177,10 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
         common[:1] = 0
         cut = prefixes.cuts(common, (size + 1) // 2, size)
         largest_first = prefixes.largest_first(cut, sizes, common)
-        for indices in (*groups.values(), *(single[a:b] for a, b in largest_first)):
+        parts = [*groups.values(), *(single[a:b] for a, b in largest_first)]
+        if longest.any():
+            parts.sort(key=lambda part: (not rows.interactive[part[0]], -longest[part].max()))
+        for indices in parts:
             block = {name: pa.array(column[indices]) for name, column in columns.items()}
             yield pa.table({"run": pa.array(np.full(len(indices), work.run)), **block}).cast(PLAN)
 
@@ -229,8 +237,7 @@ def run_graph(
         stopping: returns whether the graph must end.
         backlog: called after each step of Ray Data with the numbers of blocks that wait.
         worker_options: returns the Ray options that place one engine worker (`placement.reserved`).
-        refit: returns the ``resources`` on other nodes, if the number of workers is a range.
-    """
+        refit: returns the ``resources`` on other nodes, if the number of workers is a range."""
     remaining_rows = sum(len(run_work.rows) for run_work in work)
     ThrottledExecutor.workers = None
     if resources.is_elastic:
@@ -279,6 +286,8 @@ def _graph(
     give_back_memory()
     lengths = {run_work.run: len(run_work.rows) for run_work in work}
     waiting = min(planned.num_blocks(), WAITING_BLOCKS)
+    is_local = isinstance(job.runs[0].store, LocalStore)
+    node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     answered = map_blocks(
         planned,
         EngineWorker,
@@ -320,16 +329,9 @@ def _graph(
             max_tasks_in_flight_per_actor=waiting + 8,
         ),
         num_cpus=WRITER_CPUS,
-        ray_remote_args_fn=_writer_place(job.runs[0].store),
+        # A local store is on the driver's node.
+        ray_remote_args_fn=(lambda: {"scheduling_strategy": node}) if is_local else None,
     )
-
-
-def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
-    """Return a function that places the writer on the driver's node, or None for a remote store."""
-    if not isinstance(store, LocalStore):
-        return None
-    node = ray.get_runtime_context().get_node_id()
-    return lambda: {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
 
 
 def _configure() -> None:

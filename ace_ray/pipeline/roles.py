@@ -21,7 +21,7 @@ from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import FormatChoice, family_facts, resolve_parsers
 from ace_ray.models.sampling import check_budget, check_sampling, fill_defaults
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
-from ace_ray.models.urls import check_url, endpoint_identity, host_of, path_identity, read_key
+from ace_ray.models.urls import endpoint_access, endpoint_identity, host_of, path_identity
 from ace_ray.pipeline.health.heartbeat import LONGEST_WHY
 from ace_ray.types import Completion, Messages, Sampling, Tools, digest
 from ace_ray.util.sanitizing import one_line
@@ -128,8 +128,7 @@ def check_role(role: Role, location: str) -> None:
     """Check ``role`` without sending a request. Raises `UserError` if its URL is bad or contains a
     secret, if the API key is missing, or if vLLM does not know an engine argument or parser."""
     if isinstance(role, EndpointRole):
-        check_url(role.endpoint.url, f"{location}.endpoint.url")
-        read_key(role.endpoint.api_key_env, f"{location}.endpoint.api_key_env")
+        endpoint_access(role.endpoint, f"{location}.endpoint")
     elif isinstance(role, ServedRole):
         with locate_errors(location):
             check_engine_args(role.engine)
@@ -142,11 +141,8 @@ def check_role(role: Role, location: str) -> None:
             check_parsers(role.model)
             for key in _OF_CANDIDATES:
                 if getattr(role.model, key):
-                    raise UserError(
-                        f"{key!r} applies only to the evaluated model",
-                        where=f"model.{key}",
-                        fix="leave it out",
-                    )
+                    problem = f"{key!r} applies only to the evaluated model"
+                    raise UserError(problem, where=f"model.{key}", fix="leave it out")
             check_sampling(role.sampling, role.model, location="sampling")
     elif role != "same":
         fix = "make it with ace_ray.config.roles.parse_role"

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+import ace_ray
 from ace_ray.early_stopping.looks import EarlyStopper
 from ace_ray.errors import UserError
 from ace_ray.pipeline.health.heartbeat import Kind, give_back_memory
@@ -22,6 +23,7 @@ from ace_ray.pipeline.planning.manifest import grown_manifest, make_manifest
 from ace_ray.pipeline.planning.plan import Plan, PlannedRows, run_id_of
 from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.pipeline.summary import finish, reopen
+from ace_ray.storage.durations import Durations, read_durations
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import FOLDER, Ledger, part_names, read_ledger
@@ -36,7 +38,6 @@ from ace_ray.storage.stored import (
     differences,
     read_manifest,
     read_timing,
-    session_record,
     versions_line,
 )
 from ace_ray.util import log
@@ -64,6 +65,7 @@ class RunFolder:
     is_new: bool
     """Whether the folder contained no run when this session began."""
     ledger: Ledger = field(init=False)
+    durations: Durations = field(init=False)
     broken: str = ""
     """Why the weights of the run cannot be evaluated; "" if they can."""
     out_of_time: bool = False
@@ -174,11 +176,6 @@ class RunFolder:
             isolated.setdefault(cast(Kind, kind), {})[name] = state
         return isolated
 
-    def shared_row_ids(self) -> list[str]:
-        """Return the ids of `set_aside` rows that share a preparation during which engines died."""
-        ids = self.ledger.ids[self.ledger.set_aside == SHARED.encode()]
-        return [row_id.decode() for row_id in ids.tolist()]
-
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Return for each of ``rows`` the number of its next attempt."""
         return self._values_of(self.ledger.attempts, rows, 0).astype(np.int32) + 1
@@ -186,7 +183,8 @@ class RunFolder:
     def declare(self, facts: Mapping[str, Any]) -> None:
         """Write the manifest of a new run, or add this session to the stored manifest, and remove
         `_SUCCESS`. ``facts`` describe the session, such as its machine (`machine_facts`)."""
-        session = session_record(facts)
+        versions = {"ace_ray": ace_ray.__version__, **facts.get("versions", {})}
+        session = {"began_at": facts.get("created_at", ""), "versions": versions}
         self.lease.renew()
         if not self.declared:
             remove_run(self.store)
@@ -274,8 +272,11 @@ def open_folder(plan: Plan, *, fresh: bool, began: float, label: str = "") -> It
         run.check_declared()
         if manifest is not None and manifest.declared < len(plan.rows):
             run.grown = grown_manifest(manifest, plan)
-        if skipped and len(run.pending(again=False)):
-            log.warning(chat_line)
+        if len(run.pending(again=False)):
+            source, options = plan.config.durations_from, plan.config.store.model_dump()
+            run.durations = read_durations(plan.entries, run.ledger, source, **options)
+            if skipped:
+                log.warning(chat_line)
         if plan.drawn is not None:
             run.looks = EarlyStopper(plan, store)
             run.looks.check_reference(must_exist=False)

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -35,6 +35,7 @@ from ace_ray.pipeline.planning.cluster_fit import ClusterFit, fit_cluster
 from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.pipeline.run_folder import RunFolder
 from ace_ray.storage.parts import new_session, part_names
+from ace_ray.storage.rows import SHARED
 from ace_ray.storage.stored import read_timing
 from ace_ray.util import log
 from ace_ray.util.signals import Interrupts
@@ -50,45 +51,37 @@ def preload() -> None:
         from ace_ray.pipeline import graph  # noqa: F401
 
 
+@dataclass(eq=False)
 class Session:
-    """Evaluates the runs of one call of `evaluate`, or of one lane of a sweep.
+    """Evaluates the runs of one call of `evaluate`, or of one lane of a sweep."""
 
-    Args:
-        runs: runs that differ only in their weights.
-        examine: whether checkpoints are examined before they are loaded.
-        rows_end_at: time at which all rows must have ended; None for no limit (`end_time`).
-        concluded: called with each run as soon as its summary is written.
-    """
+    runs: Sequence[RunFolder]
+    """Runs that differ only in their weights."""
+    interrupts: Interrupts
+    examine: bool = False
+    """Whether checkpoints are examined before they are loaded."""
+    rows_end_at: float | None = None
+    """Time at which all rows must have ended; None for no limit (`end_time`)."""
+    concluded: Callable[[RunFolder], None] = lambda run: None
+    """Called with each run as soon as its summary is written."""
+    _tallies: list[Tally] = field(default_factory=list)
+    # Times at which the first pass had connected to Ray and had started its actors.
+    _reached: dict[str, float] = field(default_factory=dict)
+    _resources: Resources | None = None
+    _utilization: Utilization = field(default_factory=Utilization)
 
-    def __init__(
-        self,
-        runs: Sequence[RunFolder],
-        interrupts: Interrupts,
-        *,
-        examine: bool = False,
-        rows_end_at: float | None = None,
-        concluded: Callable[[RunFolder], None] = lambda run: None,
-    ) -> None:
-        self._runs, self._interrupts = runs, interrupts
-        self._examine, self._concluded = examine, concluded
-        self._rows_end_at = rows_end_at
-        self._plan = runs[0].plan
+    def __post_init__(self) -> None:
+        self._plan = self.runs[0].plan
         self._config = self._plan.config
-        self._tallies: list[Tally] = []
-        # Times at which the first pass had connected to Ray and had started its actors.
-        self._reached: dict[str, float] = {}
-        self._resources: Resources | None = None
-        self._utilization = Utilization()
         # With --fresh the folder still contains the previous run, whose timing does not count.
-        self._earlier = [read_timing(run.store) if run.declared else {} for run in runs]
+        self._earlier = [read_timing(run.store) if run.declared else {} for run in self.runs]
 
     def run(self) -> None:
         """Make passes until no row is pending or no pass makes progress, and conclude every run.
 
         Raises:
             UserError: the runs cannot be started with this config; nothing was written.
-            RunFailed: the cluster or the engines failed; stored rows stay.
-        """
+            RunFailed: the cluster or the engines failed; stored rows stay."""
         try:
             self._run_passes()
         except UserError as error:
@@ -98,10 +91,10 @@ class Session:
             raise RunFailed(str(error), resumable=True) from error
         except RunFailed as error:
             if not error.resumable:
-                for run in self._runs:
+                for run in self.runs:
                     run.abandon()
             raise
-        for index, run in enumerate(self._runs):
+        for index, run in enumerate(self.runs):
             if run.broken:
                 run.abandon()
             elif run.result is None:
@@ -109,7 +102,7 @@ class Session:
                 self._conclude(index)
 
     def _conclude(self, index: int) -> None:
-        run = self._runs[index]
+        run = self.runs[index]
         run.conclude(
             timing(
                 self._tallies,
@@ -122,14 +115,14 @@ class Session:
                 use=self._utilization.take(index),
             )
         )
-        self._concluded(run)
+        self.concluded(run)
 
     def _pending(self, *, again: bool) -> tuple[Pending, Pending]:
         """Return the pending rows, and separately the rows that are set aside, because processes
         died while the row ran alone. ``again``: only pending rows for which a retry may help."""
         pending: Pending = {}
         waiting: Pending = {}
-        for index, run in enumerate(self._runs):
+        for index, run in enumerate(self.runs):
             if run.is_open:
                 rows, aside_rows = run.pending(again=again), run.set_aside_rows()
                 rows = rows.select(~np.isin(rows.ids, aside_rows.ids))
@@ -143,7 +136,7 @@ class Session:
         (pending, waiting), attempts = self._pending(again=False), 0
         is_separate = not pending
         pending = pending or waiting
-        while pending and not self._interrupts.is_interrupted:
+        while pending and not self.interrupts.is_interrupted:
             if is_separate:
                 log.warning(f"{_count(pending)} rows whose worker crashed are retried")
             elif attempts:
@@ -153,21 +146,24 @@ class Session:
             try:
                 self._run_pass(pending)
                 for index, counts in self._tallies[-1].runs.items():
-                    self._runs[index].out_of_time |= counts.out_of_time > 0
+                    self.runs[index].out_of_time |= counts.out_of_time > 0
             except RunFailed as error:
                 failure = error
-            for run in self._runs:
+            for run in self.runs:
                 if run.result is None:
                     run.read(log.warning)
                     run.compare(at_once=True)
-            self._check_for_a_bug()
+            bug = self._tallies[-1].bug(1) if self._tallies else None
+            if bug is not None and not self._count_settled():
+                log.error("traceback of the first row:", traceback=bug.traceback)
+                raise RunFailed(bug.line)
             has_progress = self._count_settled() > before
             attempts += failure is None or not has_progress
             pending, waiting = self._pending(again=True)
             last = attempts >= self._config.max_attempts
             if not pending and not waiting:
                 break  # a failure without pending rows does not matter
-            stops = self._interrupts.is_interrupted
+            stops = self.interrupts.is_interrupted
             if failure is not None and ((last and not stops) or not failure.again):
                 raise failure
             if failure is not None:
@@ -178,35 +174,29 @@ class Session:
             is_separate = last or not pending
             pending = waiting if is_separate else pending
 
-    def _check_for_a_bug(self) -> None:
-        bug = self._tallies[-1].bug(1) if self._tallies else None
-        if bug is None or self._count_settled():
-            return
-        log.error("traceback of the first row:", traceback=bug.traceback)
-        raise RunFailed(bug.line)
-
     def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
         """Map each kind of process to the rows that earlier passes and commands have isolated."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
-        for index, run in enumerate(self._runs):
+        for index, run in enumerate(self.runs):
             for kind, stored in run.isolated(index).items():
                 isolated.setdefault(kind, {}).update(stored)
         for kind, later in (self._tallies[-1].isolated if self._tallies else {}).items():
             isolated.setdefault(kind, {}).update(later)
         # Rows that wait for a preparation are stored, and the stored rows count all deaths so far.
-        for run in self._runs:
-            for row_id in run.shared_row_ids():
-                if (isolated_row := isolated.get("engine", {}).get(row_id)) is not None:
-                    isolated["engine"][row_id] = replace(isolated_row, stored=isolated_row.deaths)
+        engine_rows = isolated.get("engine", {})
+        for ledger in (run.ledger for run in self.runs):
+            for row_id in map(bytes.decode, ledger.ids[ledger.set_aside == SHARED.encode()]):
+                if (isolated_row := engine_rows.get(row_id)) is not None:
+                    engine_rows[row_id] = replace(isolated_row, stored=isolated_row.deaths)
         return isolated
 
     def _count_settled(self) -> int:
-        return sum(int(run.ledger.settled.sum()) for run in self._runs)
+        return sum(int(run.ledger.settled.sum()) for run in self.runs)
 
     def _run_pass(self, pending: Pending) -> None:
         """Connect to Ray, start the actors, and evaluate ``pending`` in a graph. Raises `UserError`
         if the config is wrong, and `RunFailed` if the cluster or the engines fail."""
-        self._interrupts.abort_at(self._rows_end_at)
+        self.interrupts.abort_at(self.rows_end_at)
         endpoint_facts = self._probe()
         connection.connect()
         self._reached.setdefault("ray", time.monotonic())
@@ -215,10 +205,10 @@ class Session:
         from ace_ray.pipeline.actors.coordinator import start_coordinator
         from ace_ray.pipeline.actors.service import start_services
 
-        self._interrupts.install()
-        has_rows = any(len(run.ledger.ids) for run in self._runs)
+        self.interrupts.install()
+        has_rows = any(len(run.ledger.ids) for run in self.runs)
         had_success = has_rows or any(tally.workers for tally in self._tallies)
-        plans, plan = [run.plan for run in self._runs], self._plan
+        plans, plan = [run.plan for run in self.runs], self._plan
         monitor: HealthMonitor | None = None
         try:
             fitted = fit_cluster(plans, list(pending.values()))
@@ -237,15 +227,15 @@ class Session:
             )
             services = start_services(f"coordinator-{salt}", plan.benchmarks)
             for index in pending:
-                self._runs[index].declare({**facts, **endpoint_facts})
+                self.runs[index].declare({**facts, **endpoint_facts})
             monitor = HealthMonitor(
                 coordinator,
                 self._config,
-                self._interrupts,
-                lambda: next((run.lease.lost for run in self._runs if run.lease.lost), ""),
+                self.interrupts,
+                lambda: next((run.lease.lost for run in self.runs if run.lease.lost), ""),
                 rows=_count(pending),
                 had_success=had_success,
-                rows_end_at=self._rows_end_at,
+                rows_end_at=self.rows_end_at,
                 utilization=self._utilization,
             )
             with monitor:
@@ -256,11 +246,11 @@ class Session:
             tally = monitor.refresh() if monitor else Tally()
             raise _explain(error, tally, had_success=had_success) from error
         finally:
-            self._interrupts.cancel_abort()
+            self.interrupts.cancel_abort()
             if monitor is not None:
                 self._tallies.append(monitor.last_look())
                 for index, counts in self._tallies[-1].runs.items():
-                    self._runs[index].broken = counts.broken
+                    self.runs[index].broken = counts.broken
             ray.shutdown()
 
     def _evaluate(
@@ -286,13 +276,13 @@ class Session:
         with (
             role_engines(fitted.bindings, name, config, on_gpu=fitted.on_gpu) as served,
             placement.reserve(
-                need, config, lambda: self._interrupts.is_interrupted
+                need, config, lambda: self.interrupts.is_interrupted
             ) as worker_options,
         ):
             sandboxes = [f"{name}-sandbox-{i}" for i in range(need.sandboxes)]
             scenarios = partial(scenario_of, ray.get_actor(name))
             _started = start_actors(scenarios, sandboxes, cpus=resources.SANDBOX_CPUS)
-            runs = [(run, new_session(part_names(run.store), salt)) for run in self._runs]
+            runs = [(run, new_session(part_names(run.store), salt)) for run in self.runs]
             job = WorkerConfig(
                 runs=tuple(RunTarget(r.plan.run_id, r.plan.model, r.store, s) for r, s in runs),
                 config=config,
@@ -304,9 +294,9 @@ class Session:
                 services={key: ray.get_actor(f"{name}-{key}") for key in services},
                 choice=plan.choice,
                 replay=plan.replay,
-                rows_end_at=self._rows_end_at,
+                rows_end_at=self.rows_end_at,
                 pending=tuple(sorted(pending)),
-                examine=self._examine and config.backend != ENDPOINT,
+                examine=self.examine and config.backend != ENDPOINT,
             )
             monitor.start_timer()
             self._utilization.begin(need.workers, pending)
@@ -314,15 +304,18 @@ class Session:
             with lean_data() if connection.has_own_ray() else nullcontext():
                 run_graph(
                     job,
-                    [Work(i, rows, self._runs[i].attempts(rows)) for i, rows in pending.items()],
+                    [
+                        Work(i, rows, self.runs[i].attempts(rows), self.runs[i].durations)
+                        for i, rows in pending.items()
+                    ],
                     need,
                     self._stored_callback(pending, monitor, job.coordinator),
-                    lambda: self._interrupts.is_interrupted,
+                    lambda: self.interrupts.is_interrupted,
                     backlog=self._utilization.note,
                     worker_options=worker_options,
                     refit=fitted.refit,
                 )
-            self._interrupts.raise_pending()
+            self.interrupts.raise_pending()
 
     def _probe(self) -> dict[str, Any]:
         """Send one request to the candidate's endpoint before the first pass, with tools if the run
@@ -346,7 +339,7 @@ class Session:
 
         def on_stored(index: int, rows: int) -> None:
             remaining_rows[index] -= rows
-            run = self._runs[index]
+            run = self.runs[index]
             line = f"{run.plan.run_id}: {rows} rows stored"
             log.debug(line, event="stored", run_id=run.plan.run_id, rows=rows)
             if not run.stops:
@@ -354,7 +347,7 @@ class Session:
                 if run.stops:
                     coordinator.stop_run.remote(index)
                     log.info(f"{run.plan.run_id}: comparison decided; no further rows evaluated")
-            if remaining_rows[index] or index == last or self._interrupts.is_interrupted:
+            if remaining_rows[index] or index == last or self.interrupts.is_interrupted:
                 return
             run.read()
             if not len(run.pending(again=True)):

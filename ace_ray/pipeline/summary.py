@@ -86,10 +86,8 @@ def summarize(
     true if no row is missing or retryable. ``headline`` is false if the share of rows that are not
     `CHECKED` is larger than ``max_unscored_fraction``, or if a reason against it is given
     (``why``)."""
-    declared, allowed = (
-        int(manifest["declared"]),
-        float(manifest["config"]["max_unscored_fraction"]),
-    )
+    declared = int(manifest["declared"])
+    allowed = float(manifest["config"]["max_unscored_fraction"])
     totals = _Totals()
     blocks = {}
     for name, benchmark in benchmarks.items():
@@ -108,6 +106,9 @@ def summarize(
     missing = declared - totals.statuses.total()
     unscored = declared - sum(statuses[status] for status in CHECKED)
     headline = not why and unscored <= allowed * declared
+    if not headline and not why:
+        limit = f"max_unscored_fraction is {allowed:g}"
+        why = f"{unscored} of {declared} rows have no verdict ({limit})"
     restricted = manifest.get("restricted") or {}
     blocks = {
         name: with_scores(
@@ -130,10 +131,7 @@ def summarize(
         "missing": missing,
         "complete": missing == 0 and statuses["infra_error"] == 0,
         "headline": headline,
-        "why": why
-        if why or headline
-        else f"{unscored} of {declared} rows have no verdict "
-        f"(max_unscored_fraction is {allowed:g})",
+        "why": why,
         **totals.as_json(cost_of(timing)),
         "timing": dict(timing),
         "benchmarks": blocks,

@@ -5,7 +5,6 @@ The result is printed, and written as a page and CSV files. docs/statistics.md h
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 
 from rich.console import Console
 
@@ -68,12 +67,9 @@ def compare(
         reference=reference,
         rule_sets=None if rules == BOTH else (rules,),
         groups=groups,
-        allow_different=allow_different,
+        allow_different=allow_different or with_causes,
         margin=margin,
     )
-    if groups:
-        chosen = [line for line in comparison.kept if line["group"] in groups]
-        comparison = replace(comparison, kept=chosen)
     pairs = comparison.pairs if with_causes else []
     by_label = {run.label: run for run in runs}
     causes = [explain(*(by_label[label] for label in pair), prompts=prompts) for pair in pairs]

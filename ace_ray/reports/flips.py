@@ -66,7 +66,7 @@ def flips_of(base_run: ScoredRun, other_run: ScoredRun, benchmark: str, rules: s
         if before[key].verdicts[rules].valid != after[key].verdicts[rules].valid
     )
     first, second = (
-        _answers(run, [rows[key] for key in changed], rules)
+        _answer_records(run, [rows[key] for key in changed], rules)
         for run, rows in zip(runs, (before, after), strict=True)
     )
     flips = []
@@ -79,7 +79,7 @@ def flips_of(base_run: ScoredRun, other_run: ScoredRun, benchmark: str, rules: s
     return Flips(benchmark, rules, base_run.label, other_run.label, len(shared), flips)
 
 
-def _answers(run: ScoredRun, rows: Sequence[ResultRow], rules: str) -> dict[str, list[str]]:
+def _answer_records(run: ScoredRun, rows: Sequence[ResultRow], rules: str) -> dict[str, list[str]]:
     """Read error type, error and output of ``rows``, by row id, without control characters."""
     limits = {f"{rules}_error_type": 200, f"{rules}_error": _LONGEST_ERROR, "output": LONGEST}
     answers = {

@@ -155,7 +155,7 @@ def gate(
 
     limits = [(m.metric, c) for m in policy.metrics for c in _limits(m, runs, file, served)]
     is_served = [check.answer != "NO-GO" for metric, check in limits if metric in SERVING]
-    checks = [*_check_scored(policy, runs[-1]), *_check_equal(policy, runs, file)]
+    checks = list(_check_run(policy, runs, file))
     for metric, check in limits:
         if check.answer == "NO-GO" and metric not in SERVING and is_served and all(is_served):
             check = replace(check, reason=f"{check.reason}; {OTHER_MODEL}")
@@ -169,16 +169,14 @@ def gate(
     return Decision(worst, checks)
 
 
-def _check_scored(policy: Policy, run: ScoredRun) -> Iterator[Check]:
-    if policy.unscored_at_most is not None:
-        declared = run.manifest.declared
-        share = (declared - run.totals["scored"]) / max(1, declared)
+def _check_run(policy: Policy, runs: Sequence[ScoredRun], file: str) -> Iterator[Check]:
+    """Yield the checks of ``unscored_at_most`` and ``equal``."""
+    if (limit := policy.unscored_at_most) is not None:
+        declared = runs[-1].manifest.declared
+        share = (declared - runs[-1].totals["scored"]) / max(1, declared)
         reason = f"{points(share)} % of {declared} rows are not scored"
-        answer: Answer = "GO" if share <= policy.unscored_at_most else "NO-GO"
-        yield Check(f"unscored at most {points(policy.unscored_at_most)} %", answer, reason)
-
-
-def _check_equal(policy: Policy, runs: Sequence[ScoredRun], file: str) -> Iterator[Check]:
+        answer: Answer = "GO" if share <= limit else "NO-GO"
+        yield Check(f"unscored at most {points(limit)} %", answer, reason)
     if policy.equal and len(runs) < 2:
         raise UserError("'equal' compares two runs", where=file, fix="name one with --against")
     for path in policy.equal:
@@ -211,9 +209,8 @@ def _setting(tree: Mapping[str, Any], path: str, file: str) -> Any:
     for name in path.split("."):
         if not isinstance(node, Mapping) or name not in node:
             names = sorted(node) if isinstance(node, Mapping) else []
-            raise UserError(
-                f"run.json has no {path!r}", where=f"{file}: equal", fix=did_you_mean(name, names)
-            )
+            fix = did_you_mean(name, names)
+            raise UserError(f"run.json has no {path!r}", where=f"{file}: equal", fix=fix)
         node = node[name]
     return node
 
@@ -242,11 +239,17 @@ def _limits(
         {key: row for key, row in run_rows.items() if key[:2] in group.strata}
         for run_rows in (served(data.benchmark) if is_served else ())
     ]
-    unjudged = not is_served and _has_no_verdict(runs, data.benchmark, group, rules)
+    # Whether each row of the last run has a verdict, among the group's shared entries.
+    shared = {unit_of(r) for r in runs[0].rows_of(data.benchmark) if r.category_key in group.strata}
+    judged = [
+        row.status == "scored" and rules in row.verdicts
+        for row in runs[-1].rows_of(data.benchmark)
+        if unit_of(row) in shared
+    ]
     for kind, limit in limits.items():
         is_change, note = kind in CHANGES, ""
         title = f"{name} {LIMITS[kind]} {points(limit)} {'points' if is_change else '%'}"
-        if unjudged:
+        if judged and not any(judged) and not is_served:
             yield Check(title, "NO-GO", "no row of the run has a verdict")
             continue
         if is_served:
@@ -284,13 +287,6 @@ def _score(
     return share if base == last else difference.change, difference.n, note
 
 
-def _has_no_verdict(runs: Sequence[ScoredRun], benchmark: str, group: Group, rules: str) -> bool:
-    """Return whether the last run has rows of the group's shared entries, but no verdict there."""
-    shared = {unit_of(r) for r in runs[0].rows_of(benchmark) if r.category_key in group.strata}
-    rows = [row for row in runs[-1].rows_of(benchmark) if unit_of(row) in shared]
-    return bool(rows) and not any(r.status == "scored" and rules in r.verdicts for r in rows)
-
-
 def _select_data(
     metric: Metric, runs: Sequence[ScoredRun], file: str
 ) -> tuple[PairedData, Group, str]:
@@ -306,11 +302,8 @@ def _select_data(
     data = paired_data(benchmark, runs)
     rules = metric.rules or data.rule_sets[0]
     if rules not in data.rule_sets:
-        raise UserError(
-            f"{benchmark} has no rule set {rules!r}",
-            where=f"{file}: metrics",
-            fix=did_you_mean(rules, data.rule_sets),
-        )
+        fix = did_you_mean(rules, data.rule_sets)
+        raise UserError(f"{benchmark} has no rule set {rules!r}", f"{file}: metrics", fix)
     # Groups over all languages come first. If there is one language, groups have its name.
     groups = [g for g in data.groups if metric.language in ("", g.language)]
     matches = [group for group in groups if group.name == metric.group]
@@ -320,11 +313,8 @@ def _select_data(
     if not matches:
         key, value = ("group", metric.group) if groups else ("language", metric.language)
         choices = [g.name for g in groups] or sorted({g.language for g in data.groups} - {""})
-        raise UserError(
-            f"{benchmark} has no {key} {value!r} in these runs",
-            where=f"{file}: metrics",
-            fix=did_you_mean(value, choices),
-        )
+        problem = f"{benchmark} has no {key} {value!r} in these runs"
+        raise UserError(problem, where=f"{file}: metrics", fix=did_you_mean(value, choices))
     return data, matches[0], rules
 
 
@@ -348,6 +338,6 @@ def limit_check(
         return Check(name, "GO", reason)
     if low > limit if is_cap else high < limit:
         return Check(name, "NO-GO", reason)
-    more = rows_to_decide(estimate, limit, alpha, n)
+    more = rows_to_decide(estimate.interval, limit, alpha, n)
     needed = f"about {more:,} more rows would decide" if more else "more rows may not decide"
     return Check(name, "INCONCLUSIVE", f"{reason}; {needed}")

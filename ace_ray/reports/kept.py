@@ -53,7 +53,7 @@ def _with_answers(lines: Sequence[tuple[Record, Change | None]], margin: float) 
         more = None
         if change is not None and answer == "undecided":
             alpha = ALPHA / (len(lines) - len(yes | no))
-            more = rows_to_decide(change, limit, alpha, record["n"])
+            more = rows_to_decide(change.interval, limit, alpha, record["n"])
         yield {**record, "margin": margin, "not_worse": answer, "rows_to_decide": more}
 
 

@@ -153,15 +153,11 @@ def pairs_of(cells: Cells, metric: Metric, rules: str, base_index: int, other_in
     in_both = ~np.isnan(values[base_index]) & ~np.isnan(values[other_index])
     count, units = len(cells.units), cells.unit_of[in_both]
     samples = np.bincount(units, minlength=count)
-    base_means, other_means = (
-        np.divide(
-            np.bincount(units, values[run][in_both], minlength=count),
-            samples,
-            out=np.full(count, np.nan),
-            where=samples > 0,
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN
+        base_means, other_means = (
+            np.bincount(units, values[run][in_both], minlength=count) / samples
+            for run in (base_index, other_index)
         )
-        for run in (base_index, other_index)
-    )
     left_out = np.bincount(cells.unit_of[~in_both], cells.rows[~in_both], minlength=count)
     return Pairs(base_means, other_means, samples, left_out)
 

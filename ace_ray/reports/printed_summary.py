@@ -87,8 +87,8 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
             f"{counts}; {timing.get('tokens_per_s') or 0:.0f} tokens/s; "
             f"{start * (timing.get('device') != ENDPOINT)}{timing.get('wall_s') or 0:.0f} s in all"
         )
-    lines = engine_line(summary.get("engine") or {}, timing), waits_line(timing), cost_line(summary)
-    yield from filter(None, lines)
+    lines = engine_line(summary.get("engine") or {}, timing), pace_line(timing)
+    yield from filter(None, (*lines, waits_line(timing), cost_line(summary)))
     if mixed := versions_line(summary.get("mixed_versions", {})):
         yield mixed
     yield from summary.get("grown", ())
@@ -112,6 +112,19 @@ def engine_line(engine: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
     for key, name in (("first_token_s", "first token after"), ("token_s", "each further token")):
         if times := engine.get(key):
             parts.append(f"{name} {times['p50']:.3g} s (95 % within {times['p95']:.3g} s)")
+    return "; ".join(parts)
+
+
+def pace_line(timing: Mapping[str, Any]) -> str:
+    """Return a line about the end of a run and the load of its engines; "" if they are unknown."""
+    pace, parts, engine = timing.get("pace") or {}, [], _engine_word(timing)
+    if "until_90_s" in pace:
+        parts.append(f"90 % of the rows after {pace['until_90_s']:.0f} s")
+        parts.append(f"the last tenth took {pace['last_tenth']:.0%} of the time")
+    if "episodes_per_engine_hour" in pace:
+        parts.append(f"{pace['episodes_per_engine_hour']:.0f} episodes per {engine} hour")
+    if "calls_per_engine" in pace:
+        parts.append(f"{pace['calls_per_engine']:.0f} model calls at a time per {engine} (median)")
     return "; ".join(parts)
 
 

@@ -50,11 +50,8 @@ def make_report(
     content = replace(content_of(runs, sweep, rules), early=early)
     if paper and not any(b.holders.reporting.has_paper() for b in content.benchmarks):
         names = ", ".join(benchmark.holders.benchmark for benchmark in content.benchmarks)
-        raise UserError(
-            f"there are no paper tables for {names or 'these runs'}",
-            where="--paper",
-            fix="leave --paper out to compare the runs",
-        )
+        problem = f"there are no paper tables for {names or 'these runs'}"
+        raise UserError(problem, where="--paper", fix="leave --paper out to compare the runs")
     if target is not None:
         for line in _write(target, content, wrong, {"paper": paper}):
             print_line(console, line)
@@ -71,11 +68,9 @@ def _load(stores: Sequence[Store]) -> tuple[Sequence[ScoredRun], Sweep | None]:
     if sweep is None:
         return read_runs(stores), None
     if len(stores) > 1:
-        raise UserError(
-            f"is a sweep (it contains {SWEEP}), which cannot be reported with other runs",
-            where=sweep.uri,
-            fix="name only the sweep, or name single runs of the sweep",
-        )
+        problem = f"is a sweep (it contains {SWEEP}), which cannot be reported with other runs"
+        fix = "name only the sweep, or name single runs of the sweep"
+        raise UserError(problem, where=sweep.uri, fix=fix)
     return sweep.runs, sweep
 
 
@@ -107,8 +102,7 @@ def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -
     files, lines = files_of(content, wrong=wrong, made_at=made_at)
     facts = {"made_at": made_at, "rules": content.rules, **facts}
     if (sweep := content.sweep) is not None:
-        left_out = [model.label for model in sweep.left_out]
-        sweep_facts = {"uri": sweep.uri, "sweep_id": sweep.manifest.sweep_id}
-        facts["sweep"] = {**sweep_facts, "left_out": left_out}
+        names = {"uri": sweep.uri, "sweep_id": sweep.manifest.sweep_id}
+        facts["sweep"] = {**names, "left_out": [model.label for model in sweep.left_out]}
     write(target, files, content.runs, facts)
     return lines

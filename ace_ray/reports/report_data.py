@@ -32,6 +32,12 @@ _AXES: dict[Axis, str] = {
 }
 
 
+PACE = dict(
+    until_90_s="90 % of rows after (s)", last_tenth="Last tenth",
+    episodes_per_engine_hour="Episodes per engine hour", calls_per_engine="Model calls per engine",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class BenchmarkContent:
     """A report's content on one benchmark. The keys of mappings are rule sets.
@@ -122,7 +128,18 @@ def engine_tables(runs: Sequence[ScoredRun]) -> list[Table]:
             "rows waited for tools or other models."
         ],
     )
-    tables = [_prune_table(table, range(1, len(table.header))) for table in (figures, waited)]
+    paced = Table(
+        name="pace",
+        title="Pace of the last session",
+        header=["Run", *PACE.values()],
+        lines=[
+            [run.label, *(number(pace.get(key), ".3g") for key in PACE)]
+            for run in runs
+            for pace in [run.totals["timing"].get("pace") or {}]
+        ],
+        notes=["Last tenth: share of the time between 90 % and all of the rows."],
+    )
+    tables = [_prune_table(t, range(1, len(t.header))) for t in (figures, paced, waited)]
     return [table for table in tables if table.lines]
 
 
@@ -155,9 +172,8 @@ def content_of(runs: Sequence[ScoredRun], sweep: Sweep | None, rules: str | None
     benchmarks = group_runs(runs)
     every = dict.fromkeys(r for holders in benchmarks for r in holders.reporting.rule_sets)
     if benchmarks and rules is not None and rules not in every:
-        raise UserError(
-            f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
-        )
+        problem = f"no run has the rule set {rules!r}"
+        raise UserError(problem, where="--rules", fix=f"one of {', '.join(every)}")
     contents = [_benchmark_content(holders, rules) for holders in benchmarks]
     with_paper = [c for c in contents if any(p.tables or p.figures for p in c.papers.values())]
     if len(with_paper) > 1:

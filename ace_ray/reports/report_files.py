@@ -6,7 +6,6 @@ Each section has a template and a view, which is the data that the template rend
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -66,14 +65,13 @@ def _page(content: Content, compared: Sequence[Section], wrong: int, facts: Sequ
         {"matrix": _matrix(b) if len(b.categories) > 1 else None, "table": table}
         for b, table in zip(benchmarks, tables["categories"], strict=True)
     ]
-    noted = [(line.label, line.note) for line in sweep.lines if line.note] if sweep else []
-    ledger = sweep and {"table": tables["ledger"][0], "notes": noted}
+    ledger = sweep and {"table": tables["ledger"][0], "lines": sweep.lines}
     figure = _in_flight_lines(content.runs)
     engine = {"figure": figure, "tables": tables["engine"]} if tables["engine"] or figure else None
     sections = [
         *(section for section in compared if section.anchor == "kept"),
         Section("picture", "Overview", "curves.html.j2", pictures),
-        Section("results", "Results", "headline.html.j2", _headline(content)),
+        Section("results", "Results", "headline.html.j2", content),
         Section("failures", "Rows without a verdict", "failures.html.j2", failures),
         Section("paper", "As in the paper", "paper.html.j2", _paper(content)),
         Section("categories", "By category", "categories.html.j2", categories),
@@ -106,18 +104,6 @@ def _page_facts(content: Content, made_at: str) -> list[str]:
         f"{scored:,} of {declared:,} rows scored; {rule_sets}",
         f"made {made_at} by ace_ray {ace_ray.__version__}, from the rows stored at that time",
     ]
-
-
-def _headline(content: Content) -> dict[str, Any]:
-    """Return the view with headlines, and with the reasons why runs lack a headline."""
-    blocks = []
-    for benchmark in content.benchmarks:
-        *first, last = [benchmark.comparisons[rules] for rules in benchmark.rule_sets]
-        runs = benchmark.holders.runs
-        why = [(run.label, run.totals["why"]) for run in runs if not run.totals["headline"]]
-        tables = [*(replace(table, notes=[]) for table in first), last]
-        blocks.append({"tables": tables, "why": why})
-    return {"blocks": blocks, "left_out": content.sweep.left_out if content.sweep else []}
 
 
 def _paper(content: Content) -> list[dict[str, Any]]:

@@ -25,35 +25,30 @@ def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
     Raises `UserError` when the folder is not writable, contains other files, or is a relative path
     in a Ray job, whose working directory is temporary."""
     check_output(uri, "--output")
-    return _check_claim(opens(uri), "name another folder with --output")
+    return _check_claim(opens(uri))
 
 
 def claim_within(store: Store) -> Store:
     """Open the subfolder ``report/`` of a run or sweep for a report. ``store`` is the folder of the
     run or sweep. Writes nothing. Raises `UserError` as `claim` does."""
-    return _check_claim(store.child(REPORTS), "choose another folder with --output")
+    return _check_claim(store.child(REPORTS))
 
 
-def _check_claim(store: Store, fix: str) -> Store:
+def _check_claim(store: Store) -> Store:
     try:
         has_files = bool(store.list())
         store.check_writable()
     except UserError as error:
+        fix = "choose another folder with --output"
         raise UserError(error.what, where=error.where, fix=fix) from error
     if has_files and _marker(store) is None:
-        raise UserError(
-            "contains files that do not belong to a report",
-            where=store.root,
-            fix="name an empty or new folder with --output",
-        )
+        fix = "name an empty or new folder with --output"
+        raise UserError("contains files that do not belong to a report", where=store.root, fix=fix)
     return store
 
 
 def write(
-    store: Store,
-    files: Mapping[str, str | bytes],
-    runs: Sequence[ScoredRun],
-    facts: Mapping[str, Any],
+    store: Store, files: Mapping[str, str | bytes], runs: Sequence[ScoredRun], facts: dict[str, Any]
 ) -> None:
     """Replace the report in ``store`` by ``files``. Call `claim` or `claim_within` first.
 

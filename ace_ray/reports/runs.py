@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
@@ -23,6 +24,7 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import SUCCESS, versions_line
 from ace_ray.storage.stored_run import StoredRun
 from ace_ray.types import ResultRow, Sampling, digest
+from ace_ray.util.grouping import grouped
 from ace_ray.util.sanitizing import join_names, one_line
 
 Summarize = Callable[[Iterable[ResultRow], float], dict[str, Any]]
@@ -49,7 +51,7 @@ class ScoredRun(StoredRun):
         self.step: int | None = None  # training step of a checkpoint
         self.training = ""  # name of the training that produced the checkpoint
         trained = self.manifest.model.adapter or self.manifest.model
-        name = _last_part(trained.source) if self.manifest.model.adapter else self.model
+        name = PurePosixPath(trained.source).name if self.manifest.model.adapter else self.model
         if match := _STEP.search(name):
             parents = [part for part in trained.source.split("/")[:-1] if part]
             self.step = int(match[1])
@@ -89,8 +91,8 @@ class ScoredRun(StoredRun):
     def model(self) -> str:
         """Short name of the model, as in run ids."""
         model = self.manifest.model
-        base = _last_part(model.source).removesuffix(".gguf") or model.source
-        return f"{base}+{_last_part(model.adapter.source)}" if model.adapter else base
+        base = PurePosixPath(model.source).name.removesuffix(".gguf") or model.source
+        return f"{base}+{PurePosixPath(model.adapter.source).name}" if model.adapter else base
 
     @cached_property
     def benchmarks(self) -> list[str]:
@@ -155,10 +157,6 @@ class ScoredRun(StoredRun):
             k for k, _ in extra if k != "rows" and (k in _OF_THE_CANDIDATE) == of_the_candidate
         }
         return {key: value for key, value in extra if key in names}
-
-
-def _last_part(source: str) -> str:
-    return source.rstrip("/").rsplit("/", 1)[-1]
 
 
 def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[ScoredRun]:
@@ -303,10 +301,7 @@ def _join_counts(names: Mapping[str, int]) -> str:
 def merge_facts(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
     """Yield a line for each distinct fact, with the labels of the runs that have the fact.
     ``facts``: (label, fact). ``runs``: number of all runs; for a single run, labels are omitted."""
-    labels: dict[str, list[str]] = {}
-    for label, fact in facts:
-        labels.setdefault(fact, []).append(label)
-    for fact, of in labels.items():
+    for fact, labels in grouped((fact, label) for label, fact in facts).items():
         every = "both runs" if runs == 2 else f"all {runs} runs"
-        who = every if len(of) == runs else ", ".join(of)
+        who = every if len(labels) == runs else ", ".join(labels)
         yield fact if runs == 1 else f"{who}: {fact}"

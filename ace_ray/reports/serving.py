@@ -19,6 +19,7 @@ from ace_ray.reports.significance import Change, Share, change_of, share_of
 from ace_ray.rescoring.reparse import calls_of
 from ace_ray.storage.rows import messages_of
 from ace_ray.types import ResultRow, digest
+from ace_ray.util.grouping import grouped
 from ace_ray.util.safe_loading import InvalidContent, json_of_row
 from ace_ray.util.stats import Interval
 
@@ -166,8 +167,7 @@ def estimate(metric: str, runs: Sequence[Rows]) -> tuple[Share | F1 | None, int]
         values = [(r.task, *_pair_value(metric, first[key], r)) for key, r in rows if key in first]
     else:
         values = [(row.task, *_value(metric, row)) for _, row in rows]
-    parts, sizes = _by_task(values)
-    count = int(sizes.sum())
+    parts, sizes, count = _by_task(values)
     share = share_of(parts, sizes, count) if count else None
     return (F1(share) if share and metric == "trigger_f1" else share), count
 
@@ -180,18 +180,15 @@ def change(metric: str, runs: Sequence[Rows]) -> tuple[Change | None, int]:
         (before, size), (after, other_size) = (_value(metric, rows[key]) for rows in runs)
         if size and other_size:
             moves.append((runs[1][key].task, after / other_size - before / size, 1))
-    parts, sizes = _by_task(moves)
-    count = int(sizes.sum())
+    parts, sizes, count = _by_task(moves)
     return (change_of(parts, sizes, count) if count else None), count
 
 
-def _by_task(values: Iterable[tuple[str, float, float]]) -> tuple[np.ndarray, np.ndarray]:
-    sums: dict[str, list[float]] = {}
-    for task, part, size in values:
-        total = sums.setdefault(task, [0.0, 0.0])
-        total[0], total[1] = total[0] + part, total[1] + size
-    parts, sizes = np.array([*sums.values()]).reshape(-1, 2).T
-    return parts, sizes
+def _by_task(values: Iterable[tuple[str, float, float]]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the sums of parts and sizes of each task, and the sum of all sizes."""
+    tasks = grouped((task, (float(part), float(size))) for task, part, size in values)
+    parts, sizes = np.array([np.sum(pairs, axis=0) for pairs in tasks.values()]).reshape(-1, 2).T
+    return parts, sizes, int(sizes.sum())
 
 
 def sign_of(metric: str, runs: Sequence[Rows]) -> str:

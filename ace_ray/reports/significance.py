@@ -7,10 +7,9 @@ sum of the other run's values minus the sum of the base run's values. Formulas: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Protocol
 
 import numpy as np
 from scipy import special, stats
@@ -133,16 +132,15 @@ def change_of(moves: np.ndarray, sizes: np.ndarray, answers: int) -> Change | No
     return Change(gained, lost, correlation)
 
 
-class Estimate(Protocol):
-    def interval(self, alpha: float, growth: float) -> Interval: ...
-
-
-def rows_to_decide(estimate: Estimate, limit: float, alpha: float, n: int) -> int | None:
+def rows_to_decide(
+    interval: Callable[[float, float], Interval], limit: float, alpha: float, n: int
+) -> int | None:
     """Return how many more rows than ``n`` put the one-sided bound at ``alpha`` on one side of
-    ``limit`` if the shares stay the same; None if even a thousand times as many do not."""
+    ``limit`` if the shares stay the same; None if even a thousand times as many do not.
+    ``interval``: a method such as `Share.interval`."""
 
     def decides(growth: float) -> bool:
-        low, high = estimate.interval(2 * alpha, growth)
+        low, high = interval(2 * alpha, growth)
         return low >= limit or high < limit
 
     low, high = 1.0, 1000.0

@@ -101,11 +101,9 @@ def score_outputs(
             if fresh or stored is None or not stored.judging:
                 _replace(store, scratch, manifest)
             elif stored.tree["identity"]["rows"] != manifest["identity"]["rows"]:
-                raise UserError(
-                    "contains a judge's verdicts on earlier outputs of this model",
-                    where=store.root,
-                    fix="name another --output, or replace the run with --fresh",
-                )
+                problem = "contains a judge's verdicts on earlier outputs of this model"
+                fix = "name another --output, or replace the run with --fresh"
+                raise UserError(problem, where=store.root, fix=fix)
             return write_imported_summary(store, instance)
 
 
@@ -120,11 +118,9 @@ def _read_manifest(store: Store, run_id: str, model: str, fresh: bool) -> Manife
         problem = "contains a run that ace_ray evaluated, not a run made from external outputs"
         raise UserError(problem, where=store.root, fix="name another --output")
     if not fresh and (stored.run_id, stored.model.source) != (run_id, model):
-        raise UserError(
-            f"contains the run of other outputs (model {stored.model.source!r})",
-            where=store.root,
-            fix="name another --output, or replace the run with --fresh",
-        )
+        problem = f"contains the run of other outputs (model {stored.model.source!r})"
+        fix = "name another --output, or replace the run with --fresh"
+        raise UserError(problem, where=store.root, fix=fix)
     return stored
 
 
@@ -138,9 +134,8 @@ def write_imported_summary(store: Store, benchmark: Benchmark) -> dict[str, Any]
     numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored_fraction)
     if findings := diagnose(ledger.rows()):
         numbers = {**numbers, "diagnosis": findings}
-    block = with_scores(
-        type(benchmark), {**numbers, **benchmark.tables(numbers)}, headline=total["headline"]
-    )
+    tables = benchmark.tables(numbers)
+    block = with_scores(type(benchmark), {**numbers, **tables}, headline=total["headline"])
     summary = {
         "benchmark": benchmark.name,
         "source": manifest.tree.get("outputs", {}),

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 import ace_ray
-from ace_ray.config.schema import EXTERNAL
-from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
-from ace_ray.pipeline.actors.verdicts import judge_row
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import RoleModel
+from ace_ray.config.roles import EndpointRole
+from ace_ray.config.schema import EXTERNAL, validate_tree, yaml_file
+from ace_ray.errors import COMPLETE, INCOMPLETE, RowError, UserError
+from ace_ray.models.endpoint import EndpointModel
+from ace_ray.models.sampling import fill_defaults
+from ace_ray.pipeline.actors.verdicts import judge_row, log_traceback
+from ace_ray.pipeline.roles import role_identity
 from ace_ray.pipeline.summary import finish
 from ace_ray.rescoring.import_outputs import VERDICTS, score_outputs, write_imported_summary
-from ace_ray.rescoring.judge import JUDGED_TOGETHER, Judge, Row
 from ace_ray.rescoring.stored_benchmarks import StoredBenchmarks
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, compact, new_session, part_names, write_parts
-from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of
-from ace_ray.storage.stored import MANIFEST, as_json, earlier_summary, read_manifest
+from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, readable_json
+from ace_ray.storage.stored import (
+    MANIFEST,
+    Manifest,
+    as_json,
+    differences,
+    earlier_summary,
+    read_manifest,
+)
 from ace_ray.storage.stored_run import StoredRun
-from ace_ray.types import CHECKED
+from ace_ray.types import CHECKED, Sampling
 from ace_ray.util import log
 
+Row = dict[str, Any]
+_T = TypeVar("_T")
+# Rows that are stored together. An interrupted command loses at most a judge's answers to them.
+JUDGED_TOGETHER = 256
 # Opens a URI. The S3 endpoint comes from the command or the environment, never from a run's config.
 Opens = Callable[[str], Store]
 
@@ -48,11 +66,8 @@ def score(
     if output is None:
         return rejudge_run(path, opens, **again)
     if len(benchmarks) != 1:
-        raise UserError(
-            "external outputs need exactly one benchmark",
-            where=path,
-            fix="name the benchmark of the outputs; to score a stored run again, name no output",
-        )
+        fix = "name the benchmark of the outputs; to score a stored run again, name no output"
+        raise UserError("external outputs need exactly one benchmark", where=path, fix=fix)
     store = opens(output)
     summary = score_outputs(Path(path), benchmark=benchmarks[0], store=store, **options)
     if opened or read_manifest(store).judging:
@@ -186,3 +201,94 @@ def _write_summary(run: StoredRun, benchmarks: Mapping[str, Any]) -> tuple[int, 
             why += "evaluate it again to update the decision"
     timing = earlier.timing.model_dump(exclude_unset=True)
     return finish(run.store, run.manifest, benchmarks, run.ledger, timing, why=why, **more)
+
+
+class Judge:
+    """The judge's endpoint, from a config ``file``; it has answered a test request. The file is
+    the command's: a stored run, which may be a stranger's, names no judge. ``judging``: benchmark
+    -> facts on the judge for the manifest, from the first verdict on. Raises `UserError` if the
+    file does not describe an endpoint, or the endpoint does not answer."""
+
+    def __init__(self, file: str) -> None:
+        tree = yaml_file(file)
+        if not isinstance(tree, Mapping) or "endpoint" not in tree:
+            fix = "write endpoint: {url: ..., model: ...}; `vllm serve` serves a model of your own"
+            raise UserError("only an endpoint can judge stored answers", where=file, fix=fix)
+        self._role = validate_tree(EndpointRole, tree, where=file)
+        self._location = f"{file}: endpoint"
+        self._sampling: Sampling | None = None
+        if (block := self._role.sampling) is not None:
+            self._sampling = fill_defaults(block, None, {}, location=f"{file}: sampling").sampling()
+        self.judging: dict[str, Any] = {}
+        request, drawn = [{"role": "user", "content": "Say yes."}], Sampling(max_tokens=16)
+        try:
+            self._run(lambda model: model.chat(request, self._sampling or drawn))
+        except RowError as error:
+            fix = "check the server, url, model and api_key_env"
+            raise UserError(str(error), where=self._location, fix=fix) from error
+
+    def judge_rows(
+        self, manifest: Manifest, benchmarks: StoredBenchmarks, rows: Sequence[Row]
+    ) -> list[Row]:
+        """Ask the judge about rows with the status ``not_judged``. Return all ``rows``; the judge's
+        answers are in their column ``state``.
+
+        Raises `UserError` if no benchmark of the run asks a judge, or the run has verdicts of
+        another judge."""
+        models = {
+            name: (benchmark.role_sampling("judge"), self._facts(benchmark, manifest))
+            for name, benchmark in benchmarks.by_name.items()
+            if type(benchmark).judge is not Benchmark.judge
+        }
+        if not models:
+            raise UserError("no benchmark of the run asks a judge", "--judge", "leave it out")
+
+        async def ask(row: Row, model: EndpointModel) -> Row:
+            if row["status"] != "not_judged" or row["benchmark"] not in models:
+                return row
+            benchmark, entry = benchmarks.find_entry(row)
+            default, facts = models[benchmark.name]
+            sampling = (self._sampling or default).with_row_seed(row["sample"], *entry.path)
+            try:
+                episode = episode_of(row)
+                if await benchmark.judge(entry, episode, RoleModel(model, sampling, facts["role"])):
+                    self.judging[benchmark.name] = facts
+                return {**row, "state": readable_json(episode.state)}
+            except Exception:  # noqa: BLE001 - a damaged state, which the following check reports
+                log_traceback()
+                return row
+
+        async def ask_all(model: EndpointModel) -> list[Row]:
+            return await asyncio.gather(*(ask(row, model) for row in rows))
+
+        return self._run(ask_all)
+
+    def _facts(self, benchmark: Benchmark, manifest: Manifest) -> dict[str, Any]:
+        sampling = self._sampling or benchmark.role_sampling("judge")
+        role = role_identity(self._role, None, sampling) | {"sampling": sampling.identity()}
+        facts = {"role": role, "questions": dict(benchmark.judging())}
+        roles = manifest.identity.roles.get(benchmark.name, {})
+        stored = {"role": roles.get("judge", role), "questions": facts["questions"]}
+        if paths := differences(stored | manifest.judging.get(benchmark.name, {}), facts):
+            problem = f"the run has verdicts of another judge ({', '.join(paths)} differ)"
+            fix = "name the same judge; another judge needs a separate run"
+            raise UserError(problem, where="--judge", fix=fix)
+        return facts
+
+    def _run(self, work: Callable[[EndpointModel], Awaitable[_T]]) -> _T:
+        """Run ``work`` with the endpoint, in a new thread if this thread runs an event loop, as in
+        a notebook. Return its result."""
+
+        async def run() -> _T:
+            model = EndpointModel(self._role.endpoint, location=self._location)
+            try:
+                return await work(model)
+            finally:
+                await model.close()
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(run())
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, run()).result()

@@ -170,7 +170,17 @@ def reparse_run(
     """
     run = StoredRun(opens(uri))
     store, manifest = run.store, run.manifest
-    _check_readable(run, plugins=bool(plugins) or tool_parser is not None)
+    if manifest.config.backend != "vllm":
+        raise UserError(
+            f"does not contain the text of the model (backend: {manifest.config.backend}); an "
+            "endpoint returns calls that its server has parsed",
+            where=store.root,
+            fix="name a run that was evaluated with vLLM",
+        )
+    # The run stores only the plugins' hashes, and its parsers may be theirs.
+    if manifest.tree["identity"].get("plugins") and not plugins and tool_parser is None:
+        problem = "the run's parsers came from plugins"
+        raise UserError(problem, where=store.root, fix="name the plugin files with --plugin")
     stored = StoredBenchmarks(run, benchmarks)
     stored_format = manifest.format
     earlier = FormatChoice(
@@ -186,20 +196,17 @@ def reparse_run(
         plugins=read_plugins(list(plugins)),
     )
     if tokenizer is None:
-        raise UserError(
-            f"needs the tokenizer and the chat template of {manifest.model.source:.200}",
-            where=store.root,
-            fix="if you trust that model, name it, or a folder with its files, with --tokenizer",
-        )
+        problem = f"needs the tokenizer and the chat template of {manifest.model.source:.200}"
+        fix = "if you trust that model, name it, or a folder with its files, with --tokenizer"
+        raise UserError(problem, where=store.root, fix=fix)
     folder = tokenizer_of(tokenizer, opens)
     key = digest(manifest.run_id, choice.identity, choice.tool_parser, python)[:8]
     # A child, since the run's author may have put a link with this name beside the run.
     beside = store.root.rpartition("/")[0] or "/"
     target = opens(output) if output else opens(beside).child(f"reread-{key}")
     if part_names(target):
-        raise UserError(
-            "the folder already contains rows", where=target.root, fix="name another --output"
-        )
+        problem = "the folder already contains rows"
+        raise UserError(problem, where=target.root, fix="name another --output")
     stored.read()
     target.check_unlinked("rows")
     with AnswerParser(folder, choice, earlier, python) as parser:
@@ -212,26 +219,6 @@ def reparse_run(
     timing["engines"] = result.update_readings(timing.get("engines"))
     _, result.summary = finish(target, new.manifest, stored.by_name, new.ledger, timing)
     return result
-
-
-def _check_readable(run: StoredRun, *, plugins: bool) -> None:
-    """Raise `UserError` if the answers of ``run`` cannot be parsed again. ``plugins``: whether the
-    command names the parser or plugins."""
-    manifest, store = run.manifest, run.store
-    if manifest.config.backend != "vllm":
-        raise UserError(
-            f"does not contain the text of the model (backend: {manifest.config.backend}); an "
-            "endpoint returns calls that its server has parsed",
-            where=store.root,
-            fix="name a run that was evaluated with vLLM",
-        )
-    # The run stores only the plugins' hashes, and its parsers may be theirs.
-    if manifest.tree["identity"].get("plugins") and not plugins:
-        raise UserError(
-            "the run's parsers came from plugins",
-            where=store.root,
-            fix="name the plugin files with --plugin",
-        )
 
 
 def _manifest(manifest: Manifest, result: ReparseResult, choice: FormatChoice) -> dict[str, Any]:
@@ -275,10 +262,10 @@ def _reparse_batch(
         if row["status"] not in CHECKED:
             continue
         # An interactive episode would call tools, services and roles that only the run names.
-        needs_more = (
-            benchmark.interactive(entry) or benchmark.needs_logprobs or row["model_calls"] != 1
-        )
-        judged_row = None if needs_more else _rejudge_row(row, read[0], entry, benchmark)
+        needs_more = benchmark.interactive(entry) or benchmark.needs_logprobs
+        judged_row = None
+        if row["model_calls"] == 1 and not needs_more:
+            judged_row = _rejudge_row(row, read[0], entry, benchmark)
         if judged_row is None:
             counts["diverged"] += 1
             judged_row = {

@@ -49,11 +49,8 @@ class StoredBenchmarks:
         config = config.model_copy(update={"benchmarks": sections})
         self.by_name = {benchmark.name: benchmark for benchmark in make_benchmarks(config)}
         if config.backend == EXTERNAL and len(self.by_name) != 1:
-            raise UserError(
-                "outputs of another program have one benchmark, this run has several",
-                where=store.root,
-                fix="name an intact run",
-            )
+            problem = "outputs of another program have one benchmark, this run has several"
+            raise UserError(problem, where=store.root, fix="name an intact run")
         for name, benchmark in self.by_name.items():
             if benchmark.rule_sets != manifest.rule_sets_of(name):
                 raise UserError(
@@ -81,11 +78,9 @@ class StoredBenchmarks:
 
     def _entry(self, key: tuple[str, str, str, str]) -> Entry:
         if key not in self._entries:
-            raise UserError(
-                f"the data does not contain the entry {key} of a row",
-                where=self._run.uri,
-                fix="name the data with which the run was evaluated",
-            )
+            problem = f"the data does not contain the entry {key} of a row"
+            fix = "name the data with which the run was evaluated"
+            raise UserError(problem, where=self._run.uri, fix=fix)
         return self._entries[key]
 
 
@@ -99,11 +94,9 @@ def _use_trusted_file(
     files = {name.rpartition(":")[2]: name for name in choices if is_local(name)}
     trusted = files.get(section.name.rpartition(":")[2])
     if trusted is None:
-        raise UserError(
-            f"the run's checks are in a local file, {section.name}",
-            where=store.root,
-            fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
-        )
+        problem = f"the run's checks are in a local file, {section.name}"
+        fix = "if you trust that code, name it with --benchmark FILE.py:CLASS"
+        raise UserError(problem, where=store.root, fix=fix)
     return section.model_copy(update={"name": trusted})
 
 
@@ -115,11 +108,9 @@ def _change_options(
     for key, value in changes.items():
         may_move = key == "data" or (isinstance(value, str) and os.path.exists(value))
         if not may_move and section.options.get(key, value) != value:
-            raise UserError(
-                f"the run was made with {key} = {section.options[key]!r:.100}",
-                where=store.root,
-                fix=f"name only files that have moved; for another {key}, evaluate again",
-            )
+            problem = f"the run was made with {key} = {section.options[key]!r:.100}"
+            fix = f"name only files that have moved; for another {key}, evaluate again"
+            raise UserError(problem, where=store.root, fix=fix)
     return section.model_copy(update=changes)
 
 
@@ -130,11 +121,8 @@ def _owner_of(
     (name,) = choices if len(choices) == 1 else names if len(names) == 1 else ("",)
     if name not in names:
         which = f"no benchmark {name!r}" if name else "several benchmarks"
-        raise UserError(
-            f"the run has {which}",
-            where=store.root,
-            fix=f"name the one of {', '.join(changes)} with --benchmark: {' or '.join(names)}",
-        )
+        fix = f"name the one of {', '.join(changes)} with --benchmark: {' or '.join(names)}"
+        raise UserError(f"the run has {which}", where=store.root, fix=fix)
     return name
 
 
@@ -149,17 +137,14 @@ def run_entries(benchmark: Benchmark, run: StoredRun) -> Sequence[Entry]:
         every = benchmark.output_entries()
         for row in run.ledger.rows():
             every.get(row.language, row.category, row.id)  # adds an entry that `find_entry` lacks
-        entries: Sequence[Entry] = [
-            e for key in manifest.outputs.categories for e in every.entries_of(*key).values()
-        ]
+        groups = [every.entries_of(*key).values() for key in manifest.outputs.categories]
+        entries: Sequence[Entry] = [entry for group in groups for entry in group]
         # This hash covers all entries of the answered categories, even those without an answer.
         sha256 = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
     else:
         entries, sha256 = benchmark.dataset(), manifest.entries.get(name)
     if sha256 is not None and sha256 != data_hash(entries):
-        raise UserError(
-            f"the data of {name} differs from the data of this run",
-            where=run.uri,
-            fix="restore the data (its hash is in run.json), or evaluate the run again",
-        )
+        problem = f"the data of {name} differs from the data of this run"
+        fix = "restore the data (its hash is in run.json), or evaluate the run again"
+        raise UserError(problem, where=run.uri, fix=fix)
     return entries

@@ -98,8 +98,7 @@ class LimitedProcess:
                 is too large to be sent.
             ProcessLost: the process ended or hangs for another reason.
             UserError: the handler raised this error.
-            RuntimeError: the handler raised another exception; the message is its traceback.
-        """
+            RuntimeError: the handler raised another exception; the message is its traceback."""
         try:
             self._socket.settimeout(ANSWER_S)
             send(self._socket, request)

@@ -40,7 +40,7 @@ Handler = Callable[[Any], Any]
 
 _HEADER = struct.Struct("!Q")
 
-# Descriptor of /proc/self/statm, which has the memory size; None on other systems than Linux.
+# Descriptor of /proc/self/statm, the memory size in pages; None on other systems than Linux.
 _statm: int | None = None
 
 
@@ -83,7 +83,8 @@ def call_limits() -> Iterator[None]:
     """Context in which the limits of one call apply. If a call exceeds a limit, the process ends:
     by SIGXCPU, or after a `MemoryError`, since this error may leave an inconsistent state."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    bound = min(_memory_size() + CALL_MEMORY_BYTES, PROCESS_MEMORY_BYTES)
+    pages = 0 if _statm is None else int(os.pread(_statm, 64, 0).split()[0])
+    bound = min(pages * resource.getpagesize() + CALL_MEMORY_BYTES, PROCESS_MEMORY_BYTES)
     if hard != resource.RLIM_INFINITY:
         bound = min(bound, hard)
     _limit_time()
@@ -138,10 +139,3 @@ def _limit_time() -> None:
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
     set_limit(resource.RLIMIT_CPU, soft, hard)
-
-
-def _memory_size() -> int:
-    """Return the size of the process's address space in bytes; 0 if the system is not Linux."""
-    if _statm is None:
-        return 0
-    return int(os.pread(_statm, 64, 0).split()[0]) * resource.getpagesize()

@@ -53,8 +53,7 @@ class PrivateModules:
         stand_ins: other modules, and for each a function that returns its replacement.
         prefix: prefix for the names of the private modules.
         fix: advice in the error for a source that does not load.
-        extra: name -> builtin, in addition to `BUILTINS`.
-    """
+        extra: name -> builtin, in addition to `BUILTINS`."""
 
     texts: Mapping[str, str]
     place: Callable[[str], str]

@@ -66,11 +66,8 @@ class LocalSession:
         return self._scenario.call(name, arguments)
 
     async def newest_answers(self, last: int) -> list[Any]:
-        return (
-            self._scenario.newest_answers(last)
-            if isinstance(self._scenario, RecallScenario)
-            else []
-        )
+        scenario = self._scenario
+        return scenario.newest_answers(last) if isinstance(scenario, RecallScenario) else []
 
     async def state(self) -> Any:
         return self._scenario.state()

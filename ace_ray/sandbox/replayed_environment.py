@@ -32,8 +32,7 @@ class Host:
     Args:
         handler: handler of the `LimitedProcess`. For a request {"attempt": number, "ops": [...],
             "forget": [number, ...]} it returns one value per operation in "ops".
-        hello: returns the first requests to a new process.
-    """
+        hello: returns the first requests to a new process."""
 
     def __init__(self, handler: str, hello: Callable[[], Iterable[Any]]) -> None:
         self._handler, self._hello = handler, hello
@@ -87,8 +86,7 @@ class Attempt:
     """Environments that are created and dropped together, with a log that restores their state.
 
     A subclass for a kind of environment defines which operations are calls, which operations change
-    state, and the answer to a call that exceeds the limits.
-    """
+    state, and the answer to a call that exceeds the limits."""
 
     _numbers = itertools.count(1)
 

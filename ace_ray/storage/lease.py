@@ -15,14 +15,13 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.stored import as_json
+from ace_ray.storage.stored import as_json, timestamp
 from ace_ray.util import log
 
 LEASE = "lease.json"
@@ -37,7 +36,7 @@ class LeaseLost(RunFailed):
         super().__init__(why, resumable=True)
 
 
-class Lease:
+class Lease(AbstractContextManager["Lease"]):
     """The right to write one run. A thread renews it from `acquire` until `release`."""
 
     def __init__(self, store: Store, tag: str, claim: dict[str, Any]) -> None:
@@ -59,7 +58,7 @@ class Lease:
             "schema_version": 1,
             **this_process(),
             "holder": secrets.token_hex(8),
-            "since": _timestamp(),
+            "since": timestamp(),
             "beat": 0,
         }
         watched: tuple[str, float] | None = None
@@ -72,9 +71,8 @@ class Lease:
             if tag and not has_ended(_claim(content)):
                 if watched is None:
                     watched = (tag, time.monotonic())
-                    log.info(
-                        f"the run is locked by {_holder_text(content)}; waiting up to {TTL_S:g} s"
-                    )
+                    holder = _holder_text(content)
+                    log.info(f"the run is locked by {holder}; waiting up to {TTL_S:g} s")
                 if tag != watched[0]:
                     raise UserError(
                         f"the run is being written by {_holder_text(content)}",
@@ -95,9 +93,6 @@ class Lease:
         if self.lost:
             raise LeaseLost(self.lost)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.release()
 
@@ -116,7 +111,7 @@ class Lease:
                 self._renew(self._quick)
 
     def _renew(self, store: Store) -> None:
-        claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": _timestamp()}
+        claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": timestamp()}
         tag = store.put_if(LEASE, as_json(claim), self._tag)
         if tag is None:
             # If boto3 repeated the request, its first try may have succeeded. Check the holder.
@@ -150,10 +145,6 @@ def _holder_text(content: bytes) -> str:
         return f"an unreadable {LEASE}"
     parts = (str(claim.get(key, "?"))[:80] for key in ("host", "pid", "since"))
     return "process {1} on {0} since {2}".format(*parts)
-
-
-def _timestamp() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def this_process() -> dict[str, Any]:

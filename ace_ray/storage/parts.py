@@ -288,22 +288,16 @@ class Ledger:
                 yield from self._reload(remaining_ids).tables(columns, remaining_ids)
                 return
             if isinstance(table, str):
-                raise UserError(
-                    f"is damaged: {table}",
-                    where=f"{self.store.root}/{name}",
-                    fix="remove it and evaluate the run again; its rows are pending then",
-                )
+                fix = "remove it and evaluate the run again; its rows are pending then"
+                raise UserError(f"is damaged: {table}", where=f"{self.store.root}/{name}", fix=fix)
             yield table if single is not None else table.take(positions)
 
     def _reload(self, ids: np.ndarray) -> Ledger:
         """Read the ledger again. Raises `UserError` if the new ledger lacks any of ``ids``."""
         ledger = read_ledger(self.store, schema=self.schema, read=self.read)
         if lost := int((ledger.find(ids) < 0).sum()):
-            raise UserError(
-                f"{lost} rows disappeared while they were read",
-                where=self.store.root,
-                fix="run the same command again",
-            )
+            problem = f"{lost} rows disappeared while they were read"
+            raise UserError(problem, where=self.store.root, fix="run the same command again")
         return ledger
 
     def rows(self) -> Iterator[ResultRow]:

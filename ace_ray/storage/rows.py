@@ -28,10 +28,10 @@ CHECK_FAILED = "CheckFailed"
 
 # Columns of a planned row. ``run``: index into the job's runs. ``entry``: index into the job's
 # entry table. ``shares``: index of the preparation that the row shares with other rows, or -1.
+# ``length``: expected duration of the row, as a multiple of its category's median.
 _NUMBERS = ("entry", "sample", "repeat", "shares", "attempt")
-PLAN = pa.schema(
-    [("run", pa.int32()), ("row_id", pa.string()), *((name, pa.int32()) for name in _NUMBERS)]
-)
+_KINDS = {"run": pa.int32(), "row_id": pa.string(), **dict.fromkeys(_NUMBERS, pa.int32())}
+PLAN = pa.schema({**_KINDS, "length": pa.float32()})
 
 # Columns that name an entry.
 _NAMES = ("benchmark", "category", "language", "id", "group")
@@ -102,10 +102,10 @@ def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def readable_json(value: Any) -> str:
+def readable_json(value: Any, indent: int | None = None) -> str:
     """Return ``value`` as JSON with readable non-ASCII characters, so that people can search it.
     Lone surrogates are escaped, since UTF-8 cannot encode them."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
@@ -226,11 +226,8 @@ def _parse_column(row: Mapping[str, Any], column: str) -> Any:
 
 
 def _column_error(row: Mapping[str, Any], column: str, why: str) -> UserError:
-    return UserError(
-        f"the column {column} {why}",
-        where=f"row {row['row_id']}",
-        fix="name an intact run, or delete the Parquet file in rows/ that holds the row",
-    )
+    fix = "name an intact run, or delete the Parquet file in rows/ that holds the row"
+    return UserError(f"the column {column} {why}", where=f"row {row['row_id']}", fix=fix)
 
 
 def episode_of(row: Mapping[str, Any]) -> Episode:
@@ -296,11 +293,9 @@ def check_values(table: pa.Table) -> None:
             raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
         if name == "status" and (unknown := set(column.unique().to_pylist()) - set(STATUSES)):
             raise ValueError(f"it has rows with the unknown status {min(unknown)!r:.80}")
-        if name in _COUNTS:
-            _check_range(name, column, 0, _MOST_COUNT)
-        elif name in _AMOUNTS:
-            if not pc.all(pc.is_finite(column)).as_py():
-                raise ValueError(f"it has a {name} that is not a number")
+        if name in _AMOUNTS and not pc.all(pc.is_finite(column)).as_py():
+            raise ValueError(f"it has a {name} that is not a number")
+        if name in (*_COUNTS, *_AMOUNTS):
             _check_range(name, column, 0, _MOST_COUNT)
         elif name == "started_at":
             _check_range(name, column.cast(pa.int64()), *_YEARS_US)
@@ -338,9 +333,8 @@ def metrics_of(text: str | None) -> dict[str, float]:
     return metrics
 
 
-_RESULT_FIELDS = [
-    name for name in ResultRow.__dataclass_fields__ if name not in ("verdicts", "unjudged")
-]
+_NO_COLUMNS = ("verdicts", "unjudged")
+_RESULT_FIELDS = [name for name in ResultRow.__dataclass_fields__ if name not in _NO_COLUMNS]
 _RESULT_PARTS = ("valid", "error_type", "metrics")
 
 

@@ -43,9 +43,8 @@ def remove_run(store: Store) -> None:
         store.delete(path)
     if extras:
         more = f" and {len(extras) - 1} more" if len(extras) > 1 else ""
-        log.warning(
-            f"{store.root}: does not belong to the run and stays unchanged: {extras[0]}{more}"
-        )
+        names = f"{extras[0]}{more}"
+        log.warning(f"{store.root}: does not belong to the run and stays unchanged: {names}")
 
 
 def _is_run_file(path: str, benchmarks: Collection[str]) -> bool:

@@ -67,11 +67,8 @@ def read_logs(store: Store) -> Iterator[str]:
     Raises `UserError` if no log is stored."""
     names = sorted(file.path for file in store.list(LOGS) if file.path.endswith(".jsonl"))
     if not names:
-        raise UserError(
-            "has no stored log",
-            where=store.root,
-            fix="name a run or sweep that this version of ace_ray has evaluated",
-        )
+        fix = "name a run or sweep that this version of ace_ray has evaluated"
+        raise UserError("has no stored log", where=store.root, fix=fix)
     for name in names:
         yield from (store.get(name) or b"").decode(errors="replace").split("\n")[:-1]
 

@@ -5,18 +5,17 @@ Another person may have made the run folder, so every file is validated. An inva
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-import ace_ray
 from ace_ray.config.former_keys import with_present_early_keys, with_present_keys
 from ace_ray.config.schema import validate_tree
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
+from ace_ray.storage.rows import readable_json
 from ace_ray.types import RULE_SETS, canonical_json
 from ace_ray.util.safe_loading import bounded_time, json_object
 from ace_ray.util.sanitizing import join_names
@@ -254,6 +253,7 @@ class Timing(StoredRecord):
     output_tokens_per_s: Amount | None = None
     waits: Annotated[dict[Line, Amount], Field(max_length=20)] | None = None
     rows_in_flight: RowsInFlight | None = None
+    pace: Annotated[dict[Line, Amount], Field(max_length=20)] | None = None
     price_per_hour: Amount | None = None
     loads: list[Load] | None = None
     engine_deaths: list[str] | None = None
@@ -335,11 +335,8 @@ def read_manifest(store: Store) -> Manifest:
     """Return the manifest of a stored run. Raises `UserError` if it is missing or damaged."""
     content = store.get(MANIFEST)
     if content is None:
-        raise UserError(
-            f"is not a run: {MANIFEST} is missing",
-            where=store.root,
-            fix="name the folder of one run, e.g. runs/<run id>",
-        )
+        fix = "name the folder of one run, e.g. runs/<run id>"
+        raise UserError(f"is not a run: {MANIFEST} is missing", where=store.root, fix=fix)
     location = f"{store.root}/{MANIFEST}"
     tree = json_object(content, location)
     tree["config"] = with_present_keys(tree.get("config"))
@@ -373,14 +370,6 @@ def read_timing(store: Store) -> dict[str, Any]:
     return earlier_summary(store).timing.model_dump(exclude_unset=True)
 
 
-def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a new session, from the ``facts`` that `machine_facts` returns."""
-    return {
-        "began_at": facts.get("created_at", ""),
-        "versions": {"ace_ray": ace_ray.__version__, **facts.get("versions", {})},
-    }
-
-
 def append_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the sessions of a run and the new ``record``. Of more than `MOST_SESSIONS` sessions,
     drop the oldest; first drop sessions whose package versions occur again later."""
@@ -401,12 +390,14 @@ def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
     return f"rows come from several versions: {words}"
 
 
+def timestamp() -> str:
+    """Return the present time as text, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def as_json(value: Any) -> bytes:
     """Return ``value`` as indented JSON."""
-    try:
-        return json.dumps(value, indent=2, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # a lone surrogate must be escaped
-        return json.dumps(value, indent=2).encode()
+    return readable_json(value, indent=2).encode()
 
 
 def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:

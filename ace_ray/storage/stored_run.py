@@ -73,11 +73,8 @@ class StoredRun:
         if rows := list(self.ledger.rows()):
             return rows
         if not (ignored := list(self.ledger.ignored.items())):
-            raise UserError(
-                "the run has no rows yet",
-                where=self.uri,
-                fix="evaluate the run, or wait until it has rows",
-            )
+            fix = "evaluate the run, or wait until it has rows"
+            raise UserError("the run has no rows yet", where=self.uri, fix=fix)
         name, why = ignored[0]
         more = f", and {len(ignored) - 1} more parts" if len(ignored) > 1 else ""
         raise UserError(

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -175,6 +175,7 @@ def _missing_part(folder: Store, name: str, names: set[str]) -> str:
 LEAST_POLL_S, MOST_POLL_S = 1.0, 30.0
 
 
+@dataclass(eq=False)
 class CheckpointWatch:
     """Watches a folder for checkpoints until the stop file exists. A checkpoint has settled if its
     files have not changed for ``settle_s`` seconds, so that no trainer is writing them.
@@ -182,33 +183,30 @@ class CheckpointWatch:
     Checkpoints that exist when the stop file appears may still settle: a trainer often writes the
     last checkpoint and the stop file together."""
 
-    def __init__(
-        self,
-        options: SweepOptions,
-        store: StoreConfig,
-        clock: Callable[[], float] = time.monotonic,
-        steps: set[int] | None = None,
-    ) -> None:
-        """Start the watch. ``steps``: steps of checkpoints that earlier executions found."""
-        self._options, self._store, self._clock = options, store, clock
-        self._steps = set() if steps is None else steps
-        path = options.stop_file
-        self._is_over = _stop_file(path, store) if path else lambda: False
-        # Sources of checkpoints; None before the first call of `find_new`, which raises an error
-        # for an invalid folder. Later calls only add the folder to `invalid`.
-        self._sources: set[str] | None = None
-        # Folders without a unique step in the last call of `find_new`, and the reasons.
-        self.invalid: dict[str, str] = {}
-        # Source -> (state, time at which this state was first seen).
-        self._unchanged: dict[str, tuple[str, float]] = {}
-        self._taken_states: dict[str, str] = {}
-        # Deadline for the last checkpoints to settle; None before the stop file exists.
-        self._until: float | None = None
-        # Sources that existed when the stop file appeared; later sources are ignored.
-        self._last: set[str] | None = None
-        self._open: list[Checkpoint] = []
-        # Whether the last call of `find_new` could not list the folder.
-        self.failed = False
+    options: SweepOptions
+    store: StoreConfig
+    clock: Callable[[], float] = time.monotonic
+    steps: set[int] = field(default_factory=set)
+    """Steps of checkpoints that earlier executions, and this watch, found."""
+    invalid: dict[str, str] = field(default_factory=dict)
+    """Folders without a unique step in the last call of `find_new`, and the reasons."""
+    failed: bool = False
+    """Whether the last call of `find_new` could not list the folder."""
+    # Sources of checkpoints; None before the first call of `find_new`, which raises an error for an
+    # invalid folder. Later calls only add the folder to `invalid`.
+    _sources: set[str] | None = None
+    # Source -> (state, time at which this state was first seen).
+    _unchanged: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _taken_states: dict[str, str] = field(default_factory=dict)
+    # Deadline for the last checkpoints to settle; None before the stop file exists.
+    _until: float | None = None
+    # Sources that existed when the stop file appeared; later sources are ignored.
+    _last: set[str] | None = None
+    _open: list[Checkpoint] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        path = self.options.stop_file
+        self._is_over = _stop_file(path, self.store) if path else lambda: False
 
     def find_new(self) -> list[Checkpoint]:
         """List the folder. Return complete, settled checkpoints that are new or have changed since
@@ -217,9 +215,8 @@ class CheckpointWatch:
         sources = self._sources or set()
         try:
             if self._until is None and self._is_over():
-                self._until = self._clock() + self._options.settle_s
-            args = self._options, self._store, self._steps, sources, invalid
-            checkpoints = find_checkpoints(*args)
+                self._until = self.clock() + self.options.settle_s
+            checkpoints = find_checkpoints(self.options, self.store, self.steps, sources, invalid)
         except UserError:
             self.failed = True
             raise
@@ -227,11 +224,11 @@ class CheckpointWatch:
         self._sources = sources | {checkpoint.source for checkpoint in checkpoints}
         for checkpoint in checkpoints:
             if self._unchanged.get(checkpoint.source, ("", 0.0))[0] != checkpoint.state:
-                self._unchanged[checkpoint.source] = (checkpoint.state, self._clock())
+                self._unchanged[checkpoint.source] = (checkpoint.state, self.clock())
         if self._until is not None:
             if self._last is None:
                 self._last = {checkpoint.source for checkpoint in checkpoints}
-                self._until = self._clock() + self._options.settle_s
+                self._until = self.clock() + self.options.settle_s
             checkpoints = [c for c in checkpoints if c.source in self._last]
         self._open = [c for c in checkpoints if self._taken_states.get(c.source) != c.state]
         return self.pending_checkpoints()
@@ -243,7 +240,7 @@ class CheckpointWatch:
     @property
     def poll_s(self) -> float:
         """Seconds between two calls of `find_new`: half of ``settle_s``, within bounds."""
-        return min(max(LEAST_POLL_S, self._options.settle_s / 2), MOST_POLL_S)
+        return min(max(LEAST_POLL_S, self.options.settle_s / 2), MOST_POLL_S)
 
     @property
     def wait_s(self) -> float:
@@ -252,7 +249,7 @@ class CheckpointWatch:
             return self.poll_s
         if not (self.failed or self.list_unfinished() or self.pending_checkpoints()):
             return 0.0
-        return max(0.0, min(self.poll_s, self._until - self._clock()))
+        return max(0.0, min(self.poll_s, self._until - self.clock()))
 
     def list_unfinished(self) -> list[Checkpoint]:
         """Return checkpoints that have not settled and may still be written."""
@@ -268,7 +265,7 @@ class CheckpointWatch:
         return [c for c in checkpoints if self._taken_states.get(c.source) != c.state]
 
     def _has_settled(self, checkpoint: Checkpoint) -> bool:
-        return self._clock() - self._unchanged[checkpoint.source][1] >= self._options.settle_s
+        return self.clock() - self._unchanged[checkpoint.source][1] >= self.options.settle_s
 
 
 def _stop_file(path: str, store: StoreConfig) -> Callable[[], bool]:

@@ -96,11 +96,10 @@ class Comparisons:
     """The comparisons of the sweep in ``store``; none if the config has no section ``early``."""
 
     def __init__(self, any_run: RunConfig, store: Store) -> None:
-        """Read the stored shares. Raises `UserError` if they are damaged."""
         self._early, self._store_options = any_run.early, any_run.store
         self._store = store
-        # Ids of the runs that continue after their comparison is decided.
-        self._completing: set[str] = set()
+        # Ids of the runs that must evaluate all rows, even after their comparison is decided.
+        self.completing: set[str] = set()
         self.read()
 
     def read(self) -> None:
@@ -144,7 +143,7 @@ class Comparisons:
             **early.model_dump(),
             "reference": share.against,
             "alpha": share.alpha,
-            "stop": early.stop and not self.is_early_stop_off(run),
+            "stop": early.stop and run.run_id not in self.completing,
         }
 
     def has_reference_in(self, lane: Lane, lanes: Sequence[Lane]) -> bool:
@@ -171,12 +170,6 @@ class Comparisons:
         if new:
             log.info(f"{run.label}: its comparison was updated")
 
-    # Runs to complete
-
-    def is_early_stop_off(self, run: SweepEntry) -> bool:
-        """Return whether all rows of ``run`` must be evaluated, even after a decision."""
-        return run.run_id in self._completing
-
     def disable_early_stop(self, labels: Sequence[str], runs: Sequence[SweepEntry]) -> None:
         """Turn off early stopping for the ``runs`` with these labels; "all" selects every run.
         Raises `UserError` if a label is unknown."""
@@ -187,6 +180,6 @@ class Comparisons:
                 where="--complete",
                 fix=f"name one of {', '.join(by_label)}, or all",
             )
-        self._completing |= {
+        self.completing |= {
             run_id for label, run_id in by_label.items() if {label, "all"} & {*labels}
         }

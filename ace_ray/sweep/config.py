@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import Field
@@ -19,7 +18,7 @@ from ace_ray.config.schema import RunConfig, Section, read_tree, run_config, val
 from ace_ray.config.suggestions import sections_of, suggest_key, unknown_keys
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.stored import as_json
+from ace_ray.storage.stored import as_json, timestamp
 from ace_ray.types import digest
 from ace_ray.util.safe_loading import json_tree
 
@@ -107,7 +106,7 @@ SWEEP = "sweep.json"
 # Options, and keys of runs, that may change between two calls of a sweep.
 _MAY_CHANGE = (
     "every", "from", "to", "watch", "stop_file", "settle_s", "swap", "sweep_id",
-    "notify",
+    "notify", "durations_from",
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "engine_stall_timeout_s", "start_timeout_s",
     "store_retry_timeout_s", "drain_timeout_s",
@@ -273,7 +272,7 @@ def claim(store: Store, config: SweepConfig, sweep_id: str, new_runs: Sequence[s
     folder has a sweep with another config."""
     raw = store.get(SWEEP)
     mine = _identity(config)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = timestamp()
     stored: dict[str, Any] = {}
     if raw is not None:
         try:

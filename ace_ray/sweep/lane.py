@@ -24,8 +24,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -125,9 +125,7 @@ def run_lane(
             if run.broken:
                 _write_event(events, run.plan.run_id, broken=run.broken)
         codes = [FAILED if run.broken else run.result[0] if run.result else FAILED for run in runs]
-    if all(code == COMPLETE for code in codes):
-        return COMPLETE
-    return INCOMPLETE if INCOMPLETE in codes else FAILED
+    return next((code for code in (INCOMPLETE, FAILED) if code in codes), COMPLETE)
 
 
 def _write_event(events: Path, run_id: str, **fields: Any) -> None:
@@ -206,22 +204,6 @@ class LaneProcess:
         assert self._process.stdout is not None  # a pipe, since `echo` is given
         for line in self._process.stdout:
             echo(line.rstrip("\n"))
-
-
-@contextmanager
-def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
-    """On each SIGINT or SIGTERM in this context, call ``ask`` with the signal's number.
-
-    Has no effect outside the main thread."""
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, lambda n, frame: ask(n))
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 if __name__ == "__main__":

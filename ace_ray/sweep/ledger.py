@@ -52,6 +52,8 @@ class CostRecord:
     parameters: Annotated[int, Field(ge=1)] | None = None
     seconds: dict[str, Amount] = field(default_factory=dict)
     """Device seconds by state (`ace_ray.pipeline.monitoring.timing`)."""
+    pace: dict[str, Amount] = field(default_factory=dict)
+    """Pace of the run's last session (`ace_ray.pipeline.monitoring.timing`)."""
     entries: Count = 0
     tokens: dict[str, Count | None] = field(default_factory=dict)
     cost: Amount | None = None
@@ -92,6 +94,7 @@ def cost_record(run: SweepEntry, store: Store, price_per_hour: float | None) -> 
     if line.engine == "restarted" and timing.engine_deaths:
         line.note = line.note or timing.engine_deaths[-1]
     line.device, line.devices = timing.device, timing.devices
+    line.pace = timing.pace or {}
     line.seconds = {state: (timing.device_s or {}).get(state, 0.0) for state in STATES}
     # Summaries of earlier versions lack `entries`.
     line.entries, line.tokens = summary.entries or summary.scored, summary.tokens.model_dump()
@@ -128,9 +131,7 @@ def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[in
 def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
     """Read the lines and steps that earlier executions wrote. A missing or damaged ledger counts as
     empty, since it is built again from the runs."""
-    content = store.get(LEDGER)
-    if content is None:
-        return [], set()
+    content = store.get(LEDGER) or b""
     try:
         ledger = validate_tree(_Ledger, json_object(content, LEDGER), where=LEDGER)
     except UserError:

@@ -71,7 +71,6 @@ def _visible_gpus() -> list[str] | None:
 
 
 def _local_gpus() -> int:
-    """Count the GPUs that this process may use."""
     visible = _visible_gpus()
     if visible is not None:
         return 0 if visible[:1] == ["-1"] else len(visible)

@@ -178,9 +178,7 @@ def is_finished(store: Store, plan: Plan, *, all_rows: bool = False) -> bool:
 
 def _attach_plan(run: SweepEntry, plan: Plan) -> SweepEntry:
     config = plan.config
-    servers = []
-    if config.backend != "fake" and plan.rows.interactive.any():
-        servers = roles.demand(plan.bindings, on_gpu=True)
+    has_servers = config.backend != "fake" and plan.rows.interactive.any()
     size = size_of(plan.model)
     return replace(
         run,
@@ -188,7 +186,7 @@ def _attach_plan(run: SweepEntry, plan: Plan) -> SweepEntry:
         swap_group=_swap_group(plan),
         gpus=0 if config.backend == ENDPOINT else gpus_per_worker(config.engine),
         workers=config.workers if isinstance(config.workers, int) else None,
-        servers=tuple(servers),
+        servers=tuple(roles.demand(plan.bindings, on_gpu=True)) if has_servers else (),
         parameters=size.parameters if size else None,
         endpoint=host_of(config.model.endpoint.url) if config.model.endpoint else "",
     )

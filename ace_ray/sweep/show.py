@@ -15,6 +15,9 @@ from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
 from ace_ray.util.sanitizing import print_line, sanitize_line
 
+# Figures of a run's pace in the printed ledger (`ace_ray.pipeline.monitoring.timing`).
+_PACE = {"until_90_s": "90 % s", "last_tenth": "last tenth"}
+
 
 def print_plan(sweep: Sweep, console: Console) -> None:
     """Print the lanes of a sweep, their estimated device hours, and where results are stored."""
@@ -78,7 +81,7 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
     priced = any(line.cost is not None for line in sweep.cost_records)
     table = Table("model", "state", "engine", title=sweep.sweep_id)
     numbers = ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens")
-    for column in (*numbers, *["cost"] * priced):
+    for column in (*numbers, *_PACE.values(), *["cost"] * priced):
         table.add_column(column, justify="right")
     for line in sweep.cost_records:
         seconds = [f"{value:.1f}" for value in line.seconds.values()] or ["-"] * 5
@@ -86,7 +89,8 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
         counts = line.tokens.values()
         tokens = str(sum(filter(None, counts))) if counts and None not in counts else "-"
         label, engine = Text(sanitize_line(line.label)), Text(sanitize_line(line.engine))
-        table.add_row(label, line.state, engine, str(line.entries), *seconds, tokens, *cost)
+        pace = [f"{line.pace[key]:.2f}" if key in line.pace else "-" for key in _PACE]
+        table.add_row(label, line.state, engine, str(line.entries), *seconds, tokens, *pace, *cost)
     _widen_console(console).print(table)
     for line in sweep.cost_records:
         if line.note:

@@ -19,10 +19,11 @@ from ace_ray.pipeline.planning.prompts import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
 from ace_ray.storage.object_store import UnreachableStore, open_store
 from ace_ray.storage.session_log import store_log
+from ace_ray.storage.stored import SUCCESS
 from ace_ray.sweep.checkpoints import Checkpoint, CheckpointWatch, find_checkpoints
 from ace_ray.sweep.comparisons import Comparisons
 from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
-from ace_ray.sweep.lane import LaneProcess, signals_to
+from ace_ray.sweep.lane import LaneProcess
 from ace_ray.sweep.ledger import CostRecord, cost_record, merge_earlier, read_ledger, write_ledger
 from ace_ray.sweep.packing import (
     Lane,
@@ -45,6 +46,7 @@ from ace_ray.sweep.runs import (
     unplanned_entry,
 )
 from ace_ray.util import log
+from ace_ray.util.signals import signals_to
 from ace_ray.util.suggestions import did_you_mean
 
 LOOK_S = 1.0
@@ -163,8 +165,7 @@ class Sweep:
         time at which the job must end has passed."""
         self._noted = noted
         self.store.check_writable()
-        self._lease = Lease.acquire(self.store)
-        try:
+        with Lease.acquire(self.store) as self._lease:
             claim(self.store, self._config, self.sweep_id, self._new_runs())
             self.comparisons.read()  # another call may have added shares since then
             self._give_shares(keep=True)
@@ -181,8 +182,6 @@ class Sweep:
                 except (StoreOutage, LeaseLost) as error:
                     log.warning(f"{error}; the same command continues the sweep")
                     return INCOMPLETE
-        finally:
-            self._lease.release()
 
     def _new_runs(self) -> list[str]:
         """Return the labels of models whose stored run cannot become the planned run."""
@@ -279,7 +278,6 @@ class Sweep:
         ]
 
     def _plan_checkpoint(self, checkpoint: Checkpoint) -> SweepEntry:
-        """Plan the run of a new or changed checkpoint."""
         run = entry_of_checkpoint(self._config, checkpoint, self.uri)
         self._put(run)
         if self._watching is not None:
@@ -364,11 +362,8 @@ class Sweep:
         return run.run_id not in self._failed and self._is_unfinished(run)
 
     def _is_unfinished(self, run: SweepEntry) -> bool:
-        if run.plan is None:
-            return False
-        return not is_finished(
-            self.store, run.plan, all_rows=self.comparisons.is_early_stop_off(run)
-        )
+        all_rows = run.run_id in self.comparisons.completing
+        return run.plan is not None and not is_finished(self.store, run.plan, all_rows=all_rows)
 
     def _planned_runs(self) -> list[SweepEntry]:
         """Return the planned runs in training order."""
@@ -386,7 +381,10 @@ class Sweep:
         self._later.clear()
         waiting = self._retry_store(self.lanes)
         while self._running or (waiting and not self._stop):
-            self._stop_at_limit()
+            if time.monotonic() > self._rows_end_at and not self._stop:
+                # Start no further lanes. Running lanes end by themselves.
+                log.warning("the time limit is reached; the same command continues the sweep")
+                self._stop, self._stop_by = True, self._lanes_end_at
             self._start(waiting)
             self._wait()
             has_ended = self._collect_ended()
@@ -396,23 +394,13 @@ class Sweep:
             self._events = events
             if has_ended:
                 waiting = self._repack_lanes(waiting)
-            if self._poll_folder():
+            watching = self._watching
+            if watching is None or self._stop:
+                continue
+            is_due = time.monotonic() >= self._looked_at + watching.poll_s
+            if is_due and self._plan_new(watching):
                 # Pack waiting runs again, since new runs may share an engine with them.
                 waiting = self._repack_lanes([])
-
-    def _stop_at_limit(self) -> None:
-        """Start no further lanes at the time limit. Running lanes end by themselves."""
-        if time.monotonic() > self._rows_end_at and not self._stop:
-            log.warning("the time limit is reached; the same command continues the sweep")
-            self._stop = True
-            self._stop_by = self._lanes_end_at
-
-    def _poll_folder(self) -> bool:
-        """Call `_plan_new` if ``poll_s`` has passed. Return whether there are runs to evaluate."""
-        watching = self._watching
-        if watching is None or self._stop:
-            return False
-        return time.monotonic() >= self._looked_at + watching.poll_s and self._plan_new(watching)
 
     def lanes(self, skipped: Collection[str] = ()) -> list[Lane]:
         """Pack the pending runs into lanes, except runs whose ids are in ``skipped``. The lane of a
@@ -450,12 +438,13 @@ class Sweep:
             labels = ", ".join(run.label for run in lane.runs)
             device = f"{lane.gpus} GPU{'s' * (lane.gpus > 1)}" if lane.gpus else "CPU"
             log.info(f"evaluating {labels} on {device}")
+            changes = self._retry_store(partial(self._durations_key, lane))
             parts = [
                 {
                     "run_id": run.run_id,
                     "label": run.label,
                     "config": resolve_config(run, lane, self.machine)
-                    | {"early": self.comparisons.early_of(run)},
+                    | {"early": self.comparisons.early_of(run), **changes},
                 }
                 for run in lane.runs
             ]
@@ -466,6 +455,19 @@ class Sweep:
             self._running.append(process)
             if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # the sweep was stopped while the lane started
+
+    def _durations_key(self, lane: Lane) -> dict[str, str]:
+        """Return ``durations_from`` for ``lane``: the last finished run before it in training, else
+        the first one after it; {} if there is none. A lane plans the order of its rows at once."""
+        lines = [*self._before, *self.cost_records]
+        finished = {line.run_id for line in lines if line.state == "complete"}
+        run_ids = [run.run_id for run in self._planned_runs()]
+        index = run_ids.index(lane.runs[0].run_id)
+        for run_id in (*reversed(run_ids[:index]), *run_ids[index:]):
+            store = self.store.child(run_id)
+            if run_id in finished and store.get(SUCCESS) is not None:
+                return {"durations_from": store.root}
+        return {}
 
     def _print_line(self, name: str, line: str) -> None:
         """Print an output line of a lane at any log level: the lane has filtered its lines."""
@@ -498,12 +500,11 @@ class Sweep:
             share = self._share_factor * time_share(lane, [*running, *waiting], self.machine)
             end = time.monotonic() + min(1.0, share) * (self._rows_end_at - time.monotonic())
         gpus: list[int] = []
-        if not self.machine.shared:  # a lane sees only its own GPUs
-            return {"shared": False, "gpus": gpus, "rows_end_at": end}
-        node_gpus = max_node_gpus(self.machine.nodes)
-        for count in (n for peer in (*running, lane) for n in peer.gpu_bundles):
-            gpus += [count] if count <= node_gpus else [1] * count  # an engine on several nodes
-        return {"shared": True, "gpus": gpus, "rows_end_at": end}
+        shared = self.machine.shared  # else a lane sees only its own GPUs
+        for count in (n for peer in (*running, lane) for n in peer.gpu_bundles if shared):
+            is_on_one_node = count <= max_node_gpus(self.machine.nodes)
+            gpus += [count] if is_on_one_node else [1] * count
+        return {"shared": shared, "gpus": gpus, "rows_end_at": end}
 
     def _wait(self) -> None:
         """Wait at most `LOOK_S` for a lane to end. Kill lanes that did not stop in time."""
@@ -610,7 +611,7 @@ class Sweep:
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid_runs()]:
             line = cost_record(run, self.store, self.any_run.price_per_hour)
-            if line.state == "decided" and self.comparisons.is_early_stop_off(run):
+            if line.state == "decided" and run.run_id in self.comparisons.completing:
                 line.state = "incomplete"
                 line.note = "rows are pending: --complete selected this run"
             # Another process may have completed the run.

@@ -29,9 +29,8 @@ def path_of(text: str | Path, location: str) -> Path:
         problem = f"{str(text)[:200]!r} is not a valid path: {why}"
         raise UserError(problem, where=location, fix="correct the path") from error
     if not readable:
-        raise UserError(
-            f"{str(path)[:200]!r} cannot be read", where=location, fix="check its permissions"
-        )
+        problem = f"{str(path)[:200]!r} cannot be read"
+        raise UserError(problem, where=location, fix="check its permissions")
     return path
 
 

@@ -1,7 +1,6 @@
 """Read untrusted JSON with limits on size, depth and number of values, and read the user's YAML.
 
-`json_tree` returns plain values: finite numbers, strings of valid Unicode, and nothing cyclic.
-"""
+`json_tree` returns plain values: finite numbers, strings of valid Unicode, and nothing cyclic."""
 
 from __future__ import annotations
 
@@ -107,7 +106,6 @@ def yaml_tree(text: str) -> Any:
 
 
 def _yaml_problem(error: Exception) -> str:
-    """Return the line and the problem of a YAML ``error``."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or not problem:
         return f": {' '.join(str(error).split())[:300]}"
@@ -134,11 +132,6 @@ class _Loader(yaml.SafeLoader):
             node.chars = length + self._repeated_chars - before
         return node
 
-    def construct_short_int(self, node: Any) -> Any:
-        if len(node.value) > 100:  # in base 60 its value takes quadratic time
-            raise InvalidContent("contains a whole number of more than 64 bits")
-        return self.construct_yaml_int(node)
-
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], int] = {}
@@ -146,14 +139,10 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 line, name = key.start_mark.line + 1, (key.tag, key.value)
                 if name in first:
-                    raise InvalidContent(
-                        f"names {key.value[:80]!r} twice, in line {first[name]} and in line {line}"
-                    )
+                    lines = f"in line {first[name]} and in line {line}"
+                    raise InvalidContent(f"names {key.value[:80]!r} twice, {lines}")
                 first[name] = line
         return node
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_short_int)
 
 
 def to_plain_json(value: Any, *, finite: bool, depth: int = 0) -> Any:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ace_ray.util.secrets import mask_secrets
@@ -42,11 +40,9 @@ def sanitize_text(text: str, longest: int = 2_000) -> str:
     left_out = max(0, len(text) - longest)
     # Most texts are printable; this check runs in C.
     if not result.replace("\n", "").isprintable():
-        signs = [*map(_escape_hidden, result)]
-        fits = bisect_right([*accumulate(map(len, signs))], longest)
-        left_out += len(signs) - fits
-        result = "".join(signs[:fits])
-    return result + (f" [{left_out} more characters]" if left_out else "")
+        result = "".join(map(_escape_hidden, result))
+    left_out += max(0, len(result) - longest)
+    return result[:longest] + (f" [{left_out} more characters]" if left_out else "")
 
 
 def one_line(text: str, longest: int = 200) -> str:

@@ -1,8 +1,7 @@
 """Find secrets, to refuse them in a config and to mask them in a text.
 
 Secrets belong in the environment or in the platform's credential chain. A name is secret if it
-contains certain words. A value is secret if it has the format of a provider's keys.
-"""
+contains certain words. A value is secret if it has the format of a provider's keys."""
 
 from __future__ import annotations
 

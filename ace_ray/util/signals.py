@@ -4,8 +4,7 @@ The command's process starts the driver as a child process in a session of its o
 ``timeout`` and job managers send a signal to all processes of a command. If Ray's processes
 received the signal, they would end, and the rows in flight would be lost. So the command's process
 passes it on to the driver only. The command's process also reports a driver that was killed, for
-example by the kernel, or by Ray's C++ code (exit code 1) because the raylet or the GCS is gone.
-"""
+example by the kernel, or by Ray's C++ code (exit code 1) because the raylet or the GCS is gone."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -121,6 +120,21 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
+@contextmanager
+def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
+    """On each SIGINT or SIGTERM in this context, call ``ask`` with the signal's number.
+
+    Has no effect outside the main thread."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = _PASSED_ON if is_main else ()
+    before = {number: signal.signal(number, lambda n, frame: ask(n)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run_supervised(work: Callable[[], int]) -> int:
     """Run ``work`` in a child process. This function returns in both processes.
 
@@ -163,17 +177,13 @@ def die_with(parent: int) -> None:
 
 
 def _supervise_child(child: int, source: int) -> int:
-    def forward_signal(number: int, frame: object) -> None:
+    def forward_signal(number: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(child, number)
 
-    before = {number: signal.signal(number, forward_signal) for number in _PASSED_ON}
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
-    try:
+    with signals_to(forward_signal):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         _, status = os.waitpid(child, 0)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     with os.fdopen(source) as pipe:
         outcome = pipe.read()
     code = os.waitstatus_to_exitcode(status)

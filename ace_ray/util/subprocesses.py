@@ -40,6 +40,16 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+def run_module(
+    module: str, *arguments: str, stdin: str = "", timeout_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run ``module`` as a program, and capture its output. Raises `subprocess.TimeoutExpired`."""
+    return subprocess.run(
+        module_command(module, *arguments), env=module_environment(), input=stdin,
+        capture_output=True, text=True, check=False, timeout=timeout_s,
+    )  # fmt: skip
+
+
 def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return ``base`` with a PYTHONPATH that finds this package from any working directory."""
     paths = [os.path.abspath(path) for path in base.get("PYTHONPATH", "").split(os.pathsep) if path]

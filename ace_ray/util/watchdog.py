@@ -12,8 +12,7 @@ watchdog runs. A group also includes processes that were forked a moment ago. Pr
 found by an environment variable instead: vLLM's processes set their titles, which overwrites the
 environment that `/proc` shows.
 
-The watchdog runs without site packages and imports little, to save memory.
-"""
+The watchdog runs without site packages and imports little, to save memory."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ class Filter:
     """A filter of rows; None and "" match every row.
 
     ``valid`` and ``error_type`` refer to the rule set ``rules``, by default the first of each
-    benchmark. ``entry``: the id of an entry, or the beginning of a row id.
-    """
+    benchmark. ``entry``: the id of an entry, or the beginning of a row id."""
 
     entry: str = ""
     benchmark: str = ""

@@ -3,8 +3,7 @@
 The server writes nothing. A request needs a secret token, since other users of the machine can
 reach the port. Requests with another host name are refused, so that other web pages cannot read
 the responses. The content security policy forbids foreign scripts, and templates escape all values.
-Long texts are folded, and invisible characters are replaced by their names.
-"""
+Long texts are folded, and invisible characters are replaced by their names."""
 
 from __future__ import annotations
 
@@ -181,7 +180,9 @@ class _PageHandlers:
         base = self._runs.get(against)
         rows = run.select(query, base)
         pages = max(1, -(-len(rows) // PAGE_ROWS))
-        page = min(max(1, _page_number(params.get("page"))), pages)
+        digits = params.get("page", "")
+        is_number = digits.isascii() and digits.isdecimal() and len(digits) < 9
+        page = min(max(1, int(digits) if is_number else 1), pages)
         page_rows = rows[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
         link = _Links(name, query, against)
         return _page(
@@ -304,10 +305,6 @@ def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
         "error_type": error_types[:MOST_CHOICES],
         "verdict": [(name, 0) for name in (RIGHT, WRONG, NOT_SCORED, "changed")],
     }
-
-
-def _page_number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else 1
 
 
 def text_view(text: str) -> dict[str, Any]:

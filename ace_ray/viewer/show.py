@@ -17,6 +17,7 @@ from ace_ray.viewer.row_filter import Filter, episodes, outcome, select_known
 WIDTH = 72
 # Printed characters of a row id. They are unique among millions of rows.
 _ID = 12
+_INDENT = 4 * " "
 
 
 def show(
@@ -30,8 +31,7 @@ def show(
     """Print at most ``limit`` rows (0: all) of ``run`` that match ``query``.
 
     If ``query`` names an entry, complete rows are printed, else a list. With ``as_json``, each
-    line is a complete row. Raises `UserError` if a value in ``query`` does not occur in the run.
-    """
+    line is a complete row. Raises `UserError` if a value in ``query`` does not occur in the run."""
     rows = select_known(run, query, base)
     if as_json or query.entry:
         for number, view in enumerate(episodes(run, rows[: limit or None])):
@@ -84,10 +84,10 @@ def row_lines(view: EpisodeView) -> Iterator[str]:
         result = "right" if verdict["valid"] else f"wrong  {verdict['error_type']}"
         yield _line(f"{rules}: {result}")
         if verdict["error"]:
-            yield from _indent_lines(verdict["error"])
+            yield from _block(verdict["error"], _INDENT)
         if verdict["metrics"]:
             numbers = (f"{name} {value:.4g}" for name, value in verdict["metrics"].items())
-            yield from _indent_lines(", ".join(numbers))
+            yield from _block(", ".join(numbers), _INDENT)
     tools = list(_tools(view.tools))
     for step in view.steps:
         if step.role == "assistant":  # tools are shown after the prompt
@@ -98,18 +98,18 @@ def row_lines(view: EpisodeView) -> Iterator[str]:
         yield from _title_lines(step.role, more)
         if step.reasoning:
             yield "  reasoning:"
-            yield from _indent_lines(step.reasoning)
+            yield from _block(step.reasoning, _INDENT)
         if step.text:
             yield from _block(step.text)
         for call in step.calls:
             yield from _block(f"call {call.name}{': ' if call.arguments else ''}{call.arguments}")
             if call.observation is not None:
-                yield from _indent_lines(f"-> {call.observation}")
+                yield from _block(f"-> {call.observation}", _INDENT)
             if call.error:
-                yield from _indent_lines(f"failed: {call.error}")
+                yield from _block(f"failed: {call.error}", _INDENT)
         if step.written:
             yield "  as written:"
-            yield from _indent_lines(step.written)
+            yield from _block(step.written, _INDENT)
     yield from tools
     if view.gold is not None:
         yield from _title_lines("gold")
@@ -132,7 +132,7 @@ def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:
         since = f" (from answer {tool.since})" if tool.since != 1 else ""
         yield from _block(f"{tool.name}{since}: {tool.description}")
         if tool.schema is not None:
-            yield from _indent_lines(json.dumps(tool.schema, ensure_ascii=False))
+            yield from _block(json.dumps(tool.schema, ensure_ascii=False), _INDENT)
 
 
 def _changes(changed: Sequence[Change]) -> Iterator[str]:
@@ -152,18 +152,10 @@ def _title_lines(title: str, more: str = "") -> Iterator[str]:
     yield start + "-" * max(0, WIDTH - len(start))
 
 
-def _block(text: str) -> Iterator[str]:
-    return (f"  {line}" for line in _lines(text))
-
-
-def _indent_lines(text: str) -> Iterator[str]:
-    return (f"    {line}" for line in _lines(text))
-
-
-def _lines(text: str) -> list[str]:
+def _block(text: str, indent: str = "  ") -> list[str]:
     """Return the lines of the first `SHOWN_CHARS` characters, without control characters."""
-    return sanitize_text(text, SHOWN_CHARS).split("\n")
+    return [indent + line for line in sanitize_text(text, SHOWN_CHARS).split("\n")]
 
 
 def _line(text: str) -> str:
-    return " ".join(_lines(text))
+    return " ".join(_block(text, ""))

@@ -12,8 +12,8 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.transcript import Call, Step, steps_of
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.models.fake import FakeEngine
-from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Completion, Episode, Sampling, ToolAnswer, ToolCall
+from tests.benchmarks.play import play, stalled
 from tests.scripted_model import ScriptedModel, hang
 
 CALL = ToolCall("find", "{}", "functions.find:0")
@@ -179,28 +179,11 @@ BOOK = ("book", '{"day": "Monday", "time": "09:00", "name": "Ada"}')
 BOOKED = {"Monday 09:00": "Ada"}
 
 
-def episode_of(*replies: Any, seconds: float | None = None, works: bool = True) -> Episode:
-    """Run the first entry with the replies of an agent; or with the agent itself."""
+def episode_of(*replies: Any, **more: Any) -> Episode:
+    """Play the first entry with the replies of an agent; or with the agent itself."""
     agent = replies[0] if isinstance(replies[0], ScriptedModel) else ScriptedModel(*replies)
     user = FakeEngine({"default": "Monday morning, for Ada.", "replies": {"Goodbye": "DONE"}})
-
-    async def run() -> Episode:
-        async def open_sandbox() -> LocalSession:
-            return LocalSession(APPOINTMENTS.scenario(MORNING))
-
-        async def engine_works() -> bool:
-            return works
-
-        context = EpisodeContext(
-            RoleModel(agent, Sampling()),
-            roles={"user": RoleModel(user, Sampling())},
-            open_sandbox=open_sandbox,
-            deadline=None if seconds is None else asyncio.get_running_loop().time() + seconds,
-            works=engine_works,
-        )
-        return await APPOINTMENTS.run(MORNING, context)
-
-    return asyncio.run(run())
+    return play(APPOINTMENTS, MORNING, agent, user, **more)
 
 
 def test_the_right_booking_is_valid_and_no_other() -> None:
@@ -244,7 +227,7 @@ def test_a_timeout_of_the_work_itself_is_not_the_deadline(deadline_s: float | No
 
 def test_an_episode_without_an_answer_of_the_candidate_has_stalled() -> None:
     with pytest.raises(EpisodeStalled, match="did not answer a health check"):
-        episode_of(BOOK, hang, seconds=0.5, works=False)
+        episode_of(BOOK, hang, seconds=0.5, works=stalled)
     with pytest.raises(EpisodeStalled, match="candidate gave no answer"):
         episode_of(hang, seconds=0.2)
     with pytest.raises(EpisodeStalled, match="user simulator gave no answer"):

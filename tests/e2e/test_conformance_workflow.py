@@ -55,6 +55,8 @@ def test_the_workflow_stops_a_worse_server_and_not_an_equal_one(tmp_path: Path) 
     for name in ("configs/conformance.yaml", "infra/ci/gate.yaml"):
         (tmp_path / name).parent.mkdir(parents=True)
         text = (ROOT / name).read_text()
+        # The mini set of BFCL has 16 rows, and the worse server loses three of them.
+        text = text.replace("drop_at_most: 0.01", "drop_at_most: 0.01, confidence: 0.8")
         (tmp_path / name).write_text(text.replace("data: installed", "data: mini"))
     (command := tmp_path / ".venv/bin/ace-ray").parent.mkdir(parents=True)
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ace_ray.cli.main "$@"\n')

@@ -85,14 +85,6 @@ def test_acebench_answers_get_upstreams_verdict(category: str) -> None:
         check_verdict(row, verdicts["official"])
 
 
-@pytest.fixture(scope="module")
-def bfcl() -> UpstreamPackage:
-    try:
-        return UpstreamPackage.locate("installed")
-    except UserError as error:
-        pytest.skip(str(error))
-
-
 def entries_of(copy: UpstreamPackage, category: str) -> dict[str, Entry]:
     return {entry.id: entry for entry in load(copy, [category])}
 
@@ -106,8 +98,8 @@ def answer_of(row: Any, answer: Any) -> Answer:
 
 
 @pytest.mark.parametrize("category", categories.SINGLE_TURN)
-def test_bfcl_answers_get_upstreams_verdict(bfcl: UpstreamPackage, category: str) -> None:
-    entries, forms = entries_of(bfcl, category), {str(form): form for form in categories.FORMS}
+def test_bfcl_answers_get_upstreams_verdict(bfcl_copy: UpstreamPackage, category: str) -> None:
+    entries, forms = entries_of(bfcl_copy, category), {str(form): form for form in categories.FORMS}
     for row in rows("bfcl")[category]:
         entry = entries[row["id"]]
         form = forms[row["form"]] if "form" in row else categories.DEFAULT
@@ -122,8 +114,8 @@ def test_bfcl_texts_are_executed_as_upstream_does() -> None:
         assert [result] == ([None] if isinstance(row["verdict"], dict) else row["verdict"]), row
 
 
-def test_bfcl_answers_in_words_get_upstreams_verdict(bfcl: UpstreamPackage) -> None:
-    entries = entries_of(bfcl, "memory_kv") | entries_of(bfcl, "web_search_base")
+def test_bfcl_answers_in_words_get_upstreams_verdict(bfcl_copy: UpstreamPackage) -> None:
+    entries = entries_of(bfcl_copy, "memory_kv") | entries_of(bfcl_copy, "web_search_base")
     golds = {
         key.replace("memory_kv", "memory").replace("_base", ""): entry.gold["ground_truth"]
         for key, entry in entries.items()
@@ -134,8 +126,9 @@ def test_bfcl_answers_in_words_get_upstreams_verdict(bfcl: UpstreamPackage) -> N
 
 
 @pytest.mark.parametrize("category", categories.MULTI_TURN)
-def test_bfcl_conversations_get_upstreams_verdict(bfcl: UpstreamPackage, category: str) -> None:
-    entries, docs, sources = entries_of(bfcl, category), function_docs(bfcl), tool_sources(bfcl)
+def test_bfcl_conversations_get_upstreams_verdict(bfcl_copy, category) -> None:
+    docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
+    entries = entries_of(bfcl_copy, category)
     for row in rows("bfcl_multi_turn")[category]:
         answers = [[Answer(json.dumps(step)) for step in turn] for turn in row["turns"]]
 
@@ -189,15 +182,15 @@ def memory_messages(
 
 
 @pytest.mark.parametrize("category", sorted(rows("bfcl_prompts")))
-def test_bfcl_prompts_and_tools_are_upstreams(bfcl: UpstreamPackage, category: str) -> None:
+def test_bfcl_prompts_and_tools_are_upstreams(bfcl_copy: UpstreamPackage, category: str) -> None:
     """A hash of all messages and tools of a category, sorted; the order of keys counts."""
-    prompts, docs = official_prompts(bfcl), function_docs(bfcl)
+    prompts, docs = official_prompts(bfcl_copy), function_docs(bfcl_copy)
     items = [
         [entry.id, kind, sha(value)]
-        for entry in load(bfcl, [category])
+        for entry in load(bfcl_copy, [category])
         for kind, value in shown_of(prompts, docs, entry)
     ]
-    memories = prerequisites(bfcl) if category in categories.MEMORY else {}
+    memories = prerequisites(bfcl_copy) if category in categories.MEMORY else {}
     for scenario, conversations in memories.items():
         for row in conversations:
             row_id = row["id"].replace("memory", category)

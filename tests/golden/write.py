@@ -1,38 +1,34 @@
 """Write the golden files of this folder: answers near the gold ones, and upstream's verdicts.
 
-    ACEBENCH_OFFICIAL=CLONE PYTHONPATH=tests/parity python tests/golden/write.py \
-        --bfcl-python VENV/bin/python --stabletoolbench CLONE
+    ACEBENCH_OFFICIAL=CLONE PYTHONPATH=.:tests/parity python tests/golden/write.py
 
-docs/parity.md says where the copies of upstream and VENV come from; BFCL and tau2 are the installed
-packages. Only ids, the answers that this script makes, and verdicts are written.
+docs/parity.md says where CLONE comes from; BFCL and tau2 are the installed packages. Only ids, the
+answers that this script makes, and verdicts are written. Commit 7e9bc9db has the scripts that wrote
+``bfcl.jsonl`` and ``stabletoolbench.jsonl``.
 """
 
 import argparse
 import json
 import random
-import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import bfcl_checks
 import bfcl_multi_turn
 import compare
 import tau2_parity
 from bfcl_child import sha
-from bfcl_variations import changed_text
 from official import answers_of, request, verdicts
 from tau2_cases import conversation, recorded
 from variations import variations
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES as BFCL_CATEGORIES
-from ace_ray.benchmarks.bfcl.categories import DEFAULT, MULTI_TURN
+from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.loader import load as load_bfcl
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage as Tau2Package
 from ace_ray.types import Entry, Episode
 
@@ -42,8 +38,8 @@ SEED = 44
 Row = dict[str, Any]
 
 
-def write(name: str, rows: Iterable[tuple[str, Row]], limit: int = PER_CATEGORY) -> None:
-    """Keep ``limit`` rows of each category, as many of each verdict as there are."""
+def write(name: str, rows: Iterable[tuple[str, Row]]) -> None:
+    """Keep `PER_CATEGORY` rows of each category, as many of each verdict as there are."""
     samples: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for category, row in rows:
         text, verdict = json.dumps(row), row["verdict"]
@@ -54,7 +50,7 @@ def write(name: str, rows: Iterable[tuple[str, Row]], limit: int = PER_CATEGORY)
     for kinds in samples.values():
         ranked = sorted((n, kind) for kind, rows in kinds.items() for n in range(len(rows)))
         chosen: dict[str, int] = defaultdict(int)
-        for _, kind in ranked[:limit]:
+        for _, kind in ranked[:PER_CATEGORY]:
             chosen[kind] += 1
         lines += [text for kind, rows in kinds.items() for text in rows[: chosen[kind]]]
     (FOLDER / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
@@ -70,35 +66,6 @@ def acebench() -> Iterable[tuple[str, Row]]:
             assert compare.agrees(verdict, compare.ours(entry, output)), (entry, output, verdict)
             row = {"entry": entry.key, "output": output, "verdict": verdict}
             yield f"{entry.language} {entry.category}", row
-
-
-def bfcl(package: Path, python: Path) -> Iterable[tuple[str, Row]]:
-    """Mutated single-turn answers, and last messages of agentic conversations."""
-    cases = [*bfcl_checks.cases(package, 16_000, SEED), *bfcl_checks.noise(package, 4_000, SEED)]
-    random.Random(SEED).shuffle(cases)
-    cases += _spoken(package)
-    for case, verdict in zip(cases, bfcl_checks.upstream(package, python, cases), strict=True):
-        assert bfcl_checks.agrees(case, verdict, bfcl_checks.ours(case)), (case, verdict)
-        group = case.kind.removesuffix(", noise")
-        row = {"category": case.entry.category, "id": case.entry.id, "answer": case.sent}
-        if case.form is not DEFAULT:
-            row["form"] = str(case.form)
-        yield group, {**row, **({"native": True} if case.native else {}), "verdict": verdict}
-
-
-def _spoken(package: Path) -> Iterable[bfcl_checks.Case]:
-    rng = random.Random(SEED)
-    golds = [package / f"data/possible_answer/BFCL_v4_{n}.json" for n in ("memory", "web_search")]
-    for row in [row for path in golds for row in bfcl_checks.rows_of(path)]:
-        entry = Entry("bfcl", "agentic", "en", row["id"], {"function": []}, row["ground_truth"])
-        right = str(rng.choice(entry.gold))
-        wrong = rng.choice(["", " ", "I do not know", changed_text(right, rng)])
-        text = rng.choice(["{}", "It is {}.", "{{'answer': '{}'}}", "x{}", "({})"]).format(
-            rng.choice([right, wrong])
-        )
-        answers = [Answer("[f(a=1)]"), Answer(text)]
-        sent = [[answer.text for answer in answers]]
-        yield bfcl_checks.Case("agentic", entry, DEFAULT, False, sent, answers)
 
 
 def bfcl_turns(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
@@ -117,7 +84,7 @@ def bfcl_turns(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
 def bfcl_prompts(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
     """A hash of all prompts and tools of each category."""
     lines: list[Any] = [[category, "(nothing)"] for category in BFCL_CATEGORIES]
-    request = "bfcl_child.py", [copy.root.parent, "prompts"], lines, sys.executable
+    request = "bfcl_child.py", [copy.root.parent, "prompts"], lines
     for (category, _), items in zip(lines, answers_of(*request, "BFCL_PROJECT_ROOT"), strict=True):
         yield category, {"category": category, "verdict": [len(items), sha(sorted(items))]}
 
@@ -154,55 +121,20 @@ def _of(entry: Entry) -> Row:
     return {"category": entry.category, "id": entry.id}
 
 
-STATUSES = ("Solved", "Unsure", "Unsolved")
-VOTES = (
-    '{{"answer_status": "{}"}}', '{{"answer_status": "{}", "reason": "It answers \\"all\\"."}}',
-    '{{"reason": "é {{}} Solved?", "answer_status": "{}"}}', ' {{\n"answer_status":\t"{}"}}\n',
-    '{{"answer_status": "{}"', 'Sure: {{"answer_status": "{}"}}', '{{"answer_status": "{} "}}',
-    '{{"status": "{}"}}', "Answer Status: {}", '["{}"]', '{{"answer_status": ["{}"]}}', "{}",
-)  # fmt: skip
-FACS = (
-    "Answer Status\n{}\nReason\nall parts", "{}", "The query is {}.", "I cannot tell", "", "un{}",
-    "solved, not {}", "**{}**", "resolved", "UNSOLVED or {}?",
-)  # fmt: skip
-INDEXES = (
-    '{"index": 0}', '{"index": 1}', '{"index": "1"}', '{"index": 0, "reason": "shorter"}',
-    '{"index": 2}', '{"index": null}', '{"choice": 1}', '{"index": "one"}', "1", "index: 1", "{}",
-)  # fmt: skip
-
-
-def stabletoolbench(clone: Path) -> Iterable[tuple[str, Row]]:
-    """Replies of a judge: votes on an answer, completeness, the better one of two answers."""
-    votes = [form.format(status) for form in VOTES for status in (*STATUSES, "solved")]
-    cases: list[list[Any]] = [["vote", [vote, '{"answer_status": "Unsolved"}']] for vote in votes]
-    cases += [["vote", ['{"answer_status": "Unsure"}', vote]] for vote in votes[:12]]
-    cases += [
-        ["fac", [form.format(s)]] for form in FACS for s in ("Solved", "Unsolved", "unsolved")
-    ]
-    cases += [["index", [reply]] for reply in INDEXES]
-    child = str(FOLDER / "stabletoolbench_child.py")
-    for (reader, replies), verdict in zip(cases, answers_of(child, [clone], cases), strict=True):
-        yield reader, {"reader": reader, "replies": replies, "verdict": verdict}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bfcl-python", type=Path, required=True)
-    parser.add_argument("--stabletoolbench", type=Path, required=True)
     parser.add_argument("--only", default="", help="one of the files")
     options = parser.parse_args()
     copy, tau2_copy = UpstreamPackage.locate("installed"), Tau2Package.locate("installed")
     for name, make_rows in {
         "acebench": lambda: acebench(),
-        "bfcl": lambda: bfcl(copy.root, options.bfcl_python),
         "bfcl_multi_turn": lambda: bfcl_turns(copy),
         "bfcl_prompts": lambda: bfcl_prompts(copy),
         "tau2": lambda: tau2(tau2_copy),
         "tau2_prompts": lambda: tau2_prompts(tau2_copy),
-        "stabletoolbench": lambda: stabletoolbench(options.stabletoolbench),
     }.items():
         if options.only in ("", name):
-            write(name, make_rows(), 60 if name == "stabletoolbench" else PER_CATEGORY)
+            write(name, make_rows())
 
 
 if __name__ == "__main__":

@@ -46,10 +46,10 @@ def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_ad
     assert model.base_note == ""
     assert "names x/Other as its base" in second.base_note
     check_unchanged(model)
-    adapters.check_local_weights(model)
+    adapters.check_adapter(model)
     (tmp_path / "a" / adapters.WEIGHTS).unlink()
     with pytest.raises(UserError, match=r"adapter_model\.safetensors is missing"):
-        adapters.check_local_weights(model)
+        adapters.check_adapter(model)
     shutil.rmtree(tmp_path / "a")
     make_adapter(tmp_path / "a", base, 3)
     with pytest.raises(UserError, match="has changed since the run was planned"):
@@ -108,13 +108,13 @@ def test_an_adapter_with_its_own_template_is_refused(tmp_path, base, make_adapte
     folder = make_adapter(tmp_path / "a", base)
     shutil.copy(base / "tokenizer_config.json", folder / "tokenizer_config.json")
     model = adapted(base, folder)
-    adapters.check_template(model)
+    adapters.check_adapter(model)
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     with pytest.raises(UserError, match="the adapter has its own chat template"):
-        adapters.check_template(model)
-    adapters.check_template(model, "{{ messages }}\n")  # named as model.chat_template
+        adapters.check_adapter(model)
+    adapters.check_adapter(model, "{{ messages }}\n")  # named as model.chat_template
     with pytest.raises(UserError, match=r"name this template as model\.chat_template"):
-        adapters.check_template(model, "{{ other }}")
+        adapters.check_adapter(model, "{{ other }}")
 
 
 def test_the_engine_allows_the_largest_rank(tmp_path: Path, base: Path, make_adapter: Make):

@@ -192,7 +192,7 @@ def test_a_file_that_is_not_there_is_named(folder: Path, name: str) -> None:
     assert "is a git-lfs pointer" in refused(folder, re.escape(name))
     path.unlink()
     os.mkfifo(path)
-    refused(folder, f"{name}: is a pipe, a socket, a device or a folder")
+    refused(folder, f"{name}: is a pipe, a socket or a device")
     links = {"/nowhere": "is a link to /nowhere, which does not", name: "symbolic l"}
     for target, why in links.items():
         path.unlink()

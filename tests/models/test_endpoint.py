@@ -1,10 +1,10 @@
 """A model behind a URL, against a local server that fails in every way."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -16,13 +16,13 @@ from ace_ray.models import endpoint as module
 from ace_ray.models import pacing
 from ace_ray.models.endpoint import EndpointDown, EndpointModel, EndpointRefused
 from ace_ray.models.pacing import Breaker, Pacer
+from ace_ray.models.sampling import request_fields
 from ace_ray.types import Completion, Sampling
-
-web = pytest.importorskip("aiohttp.web")
+from tests.scripted_endpoint import completion, scripted_endpoint
 
 KEY = "sk-very-secret"
 ASKED = [{"role": "user", "content": "hello"}]
-Step = Callable[[Any], Awaitable[Any]]
+DRAWN = Sampling(temperature=0.5, top_p=0.9, top_k=4, max_tokens=9, seed=3, stop=("x",))
 Chat = Callable[[EndpointModel], Awaitable[Any]]
 
 
@@ -33,58 +33,26 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer(finish_reason: Any = "stop") -> dict[str, Any]:
-    message = {"role": "assistant", "content": "hi"}
-    return {
-        "model": "m-2026-01-01",
-        "choices": [{"message": message, "finish_reason": finish_reason}],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 3},
-    }
+    tree = completion(model="m-2026-01-01")
+    tree["choices"][0]["finish_reason"] = finish_reason
+    return tree
 
 
-def step_of(tree: Any = None, **reply: Any) -> Step:
-    """Return a step that answers with a JSON ``tree``, or with another reply."""
-
-    async def respond(request: Any) -> Any:
-        return web.json_response(tree) if tree else web.Response(**reply)
-
-    return respond
-
-
-def refusal(status: int, why: str) -> Step:
-    return step_of(status=status, text=json.dumps({"error": {"message": why}}))
-
-
-ANSWER = step_of(answer())
+def refusal(status: int, why: str) -> tuple[int, str]:
+    return status, json.dumps({"error": {"message": why}})
 
 
 class Endpoint:
-    """A server that handles its n-th request with the n-th step, then always with the last."""
+    """A server that answers its n-th request with the n-th answer, then always with the last."""
 
-    def __init__(self, *steps: Step) -> None:
-        self._steps = steps
+    def __init__(self, *answers: Any) -> None:
+        self._answers = answers
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.url = ""
 
-    async def _handle(self, request: Any) -> Any:
-        self.bodies.append(json.loads(await request.read()))
-        self.headers.append(dict(request.headers))
-        step = self._steps[min(len(self.bodies), len(self._steps)) - 1]
-        return await step(request)
-
-    async def __aenter__(self) -> Endpoint:
-        app = web.Application()
-        # A proxy gets the whole URL in the request line.
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        host, port = self._runner.addresses[0]
-        self.url = f"http://{host}:{port}/v1"
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._runner.cleanup()
+    def answer(self, body: dict[str, Any]) -> Any:
+        answer = self._answers[min(len(self.bodies), len(self._answers)) - 1]
+        return answer(body) if callable(answer) else answer
 
 
 def ask(server: Endpoint, talk: Chat | None = None, **config: Any) -> Any:
@@ -93,43 +61,37 @@ def ask(server: Endpoint, talk: Chat | None = None, **config: Any) -> Any:
     async def once(model: EndpointModel) -> Completion:
         return await model.chat(ASKED, Sampling())
 
-    async def main() -> Any:
-        async with server:
-            kind = CandidateEndpoint if "extra_body" in config else EndpointConfig
-            values = {"url": server.url, "model": "m", "max_retries": 2, **config}
-            model = EndpointModel(kind(**values), location="model.endpoint")
-            try:
-                return await (talk or once)(model)
-            finally:
-                await model.close()
+    async def main(url: str) -> Any:
+        kind = CandidateEndpoint if "extra_body" in config else EndpointConfig
+        values = {"url": url, "model": "m", "max_retries": 2, **config}
+        model = EndpointModel(kind(**values), location="model.endpoint")
+        try:
+            return await (talk or once)(model)
+        finally:
+            await model.close()
 
-    return asyncio.run(main())
+    with scripted_endpoint() as scripted:
+        scripted.answer, scripted.requests = server.answer, server.bodies
+        scripted.headers = server.headers
+        return asyncio.run(main(scripted.url))
 
 
 def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Endpoint(ANSWER)
+    server = Endpoint(answer())
 
     async def talk(model: EndpointModel) -> Completion:
-        sampling = Sampling(temperature=0.5, top_p=0.9, top_k=4, max_tokens=9, seed=3, stop=("x",))
-        return await model.chat([{"role": "user", "content": "a\ud800é"}], sampling)
+        return await model.chat([{"role": "user", "content": "a\ud800é"}], DRAWN)
 
-    completion = ask(server, talk)
-    assert (completion.text, completion.finish_reason) == ("hi", "stop")
-    assert completion.model == "m-2026-01-01"
-    assert (completion.prompt_tokens, completion.completion_tokens) == (7, 3)
-    assert completion.seconds > 0
+    reply = ask(server, talk)
+    assert (reply.text, reply.finish_reason) == ("hi", "stop")
+    assert reply.model == "m-2026-01-01"
+    assert (reply.prompt_tokens, reply.completion_tokens) == (7, 3)
+    assert reply.seconds > 0
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
-    drawn: dict[str, Any] = {
-        "max_tokens": 9,
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "top_k": 4,
-        "seed": 3,
-    }
-    drawn |= {"stop": ["x"]}
     messages = [{"role": "user", "content": "a?é"}]
+    drawn = request_fields(DRAWN)
     assert server.bodies[0] == {"model": "m", "messages": messages, **drawn}
-    server = Endpoint(ANSWER)
+    server = Endpoint(answer())
     ask(server, api_key_env=None)
     assert "Authorization" not in server.headers[0]
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -140,10 +102,10 @@ def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_passing_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses_s: list[float] = []
     monkeypatch.setattr(Pacer, "delay", lambda self, now_s, seconds: pauses_s.append(seconds))
-    failures = [step_of(status=code, headers={"Retry-After": "0.02"}) for code in (408, 429, 503)]
-    failures += [step_of(answer(reason)) for reason in ("insufficient_system_resource", 3)]
+    failures: list[Any] = [(code, "", {"Retry-After": "0.02"}) for code in (408, 429, 503)]
+    failures += [answer(reason) for reason in ("insufficient_system_resource", 3)]
     for failure in failures:
-        server = Endpoint(failure, ANSWER)
+        server = Endpoint(failure, answer())
         facts = ask(server).endpoint
         assert facts.attempts == len(server.bodies) == 2
         assert facts.waited_s > 0
@@ -159,12 +121,12 @@ GARBAGE = (
 
 def test_garbage_is_asked_for_again_and_a_withheld_answer_is_not() -> None:
     for body in GARBAGE:
-        server = Endpoint(step_of(body=body))
+        server = Endpoint((200, body))
         with pytest.raises(EndpointDown, match="in 3 attempts: not a chat completion"):
             ask(server)
         assert len(server.bodies) == 3
     for reason in ("content_filter", "SAFETY"):
-        server = Endpoint(step_of(answer(reason)))
+        server = Endpoint(answer(reason))
         with pytest.raises(EndpointRefused, match=rf"withheld the answer.*'{reason}'"):
             ask(server)
         assert len(server.bodies) == 1
@@ -172,11 +134,11 @@ def test_garbage_is_asked_for_again_and_a_withheld_answer_is_not() -> None:
 
 def test_an_answer_gets_the_room_that_the_prompt_leaves() -> None:
     why = "This model's maximum context length is 512 tokens. However, you requested 1240 tokens "
-    server = Endpoint(refusal(400, why + "(40 in the messages, 1200 in the completion)."), ANSWER)
+    server = Endpoint(refusal(400, why + "(40 in the messages, 1200 in the completion)."), answer())
     assert ask(server).text == "hi"
     assert [body["max_tokens"] for body in server.bodies] == [1200, 472]
     why = "maximum context length is 512 tokens and your request has 416 input tokens"
-    server = Endpoint(refusal(400, why), ANSWER)
+    server = Endpoint(refusal(400, why), answer())
     ask(server, extra_body={"max_tokens": None, "max_completion_tokens": 8000})
     assert [body["max_completion_tokens"] for body in server.bodies] == [8000, 96]
     assert not any("max_tokens" in body for body in server.bodies)
@@ -187,7 +149,7 @@ def test_a_prompt_that_does_not_fit_is_named_as_such() -> None:
         {"error": {"message": "too long", "code": "context_length_exceeded"}},
         {"detail": "maximum context length is 512 tokens, your request has 600 input tokens"},
     ):
-        server = Endpoint(step_of(status=400, text=json.dumps(tree)))
+        server = Endpoint((400, json.dumps(tree)))
         with pytest.raises(PromptTooLong):
             ask(server)
         assert len(server.bodies) == 1
@@ -195,24 +157,21 @@ def test_a_prompt_that_does_not_fit_is_named_as_such() -> None:
 
 def test_answers_without_end_and_silence_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 1 << 20)
-    sent = 0
+    sent = []
 
-    async def flood(request: Any) -> Any:
-        nonlocal sent
-        response = web.StreamResponse()
-        await response.prepare(request)
+    def flood() -> Iterator[bytes]:
         for _ in range(1000):
-            await response.write(b"x" * (1 << 16))
-            sent += 1
-        return response
+            sent.append(1)
+            yield bytes(1 << 16)
 
-    async def hang(request: Any) -> Any:
-        await asyncio.sleep(60)
+    def hang(body: dict[str, Any]) -> Any:
+        time.sleep(1)
+        return answer()
 
     with pytest.raises(EndpointDown, match="more than 1 MiB"):
-        ask(Endpoint(flood), max_retries=0)
+        ask(Endpoint((200, flood())), max_retries=0)
     # Some megabytes sit in socket buffers.
-    assert sent < 500
+    assert len(sent) < 500
     with pytest.raises(EndpointDown, match=r"in 2 attempts: timed out after 0\.05 s"):
         ask(Endpoint(hang), timeout_s=0.05, max_retries=1)
 
@@ -226,9 +185,9 @@ NO_KEY = {"api_key_env": None}
     [
         (refusal(401, WRONG_KEY), {}, "the key in OPENAI_API_KEY: HTTP 401"),
         (refusal(403, WRONG_KEY), {}, "Incorrect key provided: ***"),
-        (step_of(status=401), NO_KEY, "does not accept requests without a key: HTTP"),
+        ((401, ""), NO_KEY, "does not accept requests without a key: HTTP"),
         (refusal(400, "unknown parameter\n" * 1000), {}, "rejects the request: HTTP 400: unknown"),
-        (step_of(status=307, headers={"Location": "http://127.0.0.1:1/"}), {}, "HTTP 307"),
+        ((307, "", {"Location": "http://127.0.0.1:1/"}), {}, "HTTP 307"),
     ],
     ids=["wrong key", "forbidden", "no key", "long refusal", "redirect"],
 )
@@ -250,20 +209,22 @@ def test_no_part_of_an_answer_repeats_the_key(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("OPENAI_API_KEY", key)
         message = {"role": "assistant", "content": f"bad key {key}"}
         tree = answer() | {"model": quote_plus(key), "system_fingerprint": key}
-        completion = ask(Endpoint(step_of(tree | {"choices": [{"message": message}]})))
-        assert completion.text == f"bad key {key if has_key else '***'}"
-        facts = completion.endpoint
+        reply = ask(Endpoint(tree | {"choices": [{"message": message}]}))
+        assert reply.text == f"bad key {key if has_key else '***'}"
+        facts = reply.endpoint
         assert (facts.model, facts.fingerprint) == ((key, key) if has_key else ("***", "***"))
 
 
 def test_concurrency_is_bounded() -> None:
-    running = [0]
+    running, lock = [0], threading.Lock()
 
-    async def busy(request: Any) -> Any:
-        running.append(running[-1] + 1)
-        await asyncio.sleep(0.01)
-        running.append(running[-1] - 1)
-        return web.json_response(answer())
+    def busy(body: dict[str, Any]) -> Any:
+        with lock:
+            running.append(running[-1] + 1)
+        time.sleep(0.01)
+        with lock:
+            running.append(running[-1] - 1)
+        return answer()
 
     async def talk(model: EndpointModel) -> None:
         await asyncio.gather(*(model.chat(ASKED, Sampling()) for _ in range(12)))
@@ -275,7 +236,7 @@ def test_concurrency_is_bounded() -> None:
 def test_an_endpoint_that_is_down_costs_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(module, "Breaker", lambda: Breaker(clock=lambda: clock[0]))
-    server = Endpoint(*[step_of(status=503)] * 10, ANSWER)
+    server = Endpoint(*[(503, "")] * 10, answer())
 
     async def talk(model: EndpointModel) -> str:
         for _ in range(3):
@@ -297,9 +258,9 @@ def test_an_endpoint_that_is_down_costs_few_requests(monkeypatch: pytest.MonkeyP
 
 
 def test_pauses_and_interrupted_answers_do_not_mean_that_it_is_down() -> None:
-    pause = step_of(status=429, headers={"Retry-After": "86400"})
-    for step, why in ((pause, "in 1 attempt: HTTP 429"), (step_of(answer("abort")), "'abort'")):
-        server = Endpoint(step)
+    pause = 429, "", {"Retry-After": "86400"}
+    for reply, why in ((pause, "in 1 attempt: HTTP 429"), (answer("abort"), "'abort'")):
+        server = Endpoint(reply)
 
         async def talk(model: EndpointModel, why: str = why) -> None:
             for _ in range(5):
@@ -307,20 +268,17 @@ def test_pauses_and_interrupted_answers_do_not_mean_that_it_is_down() -> None:
                     await model.chat(ASKED, Sampling())
 
         ask(server, talk)
-        assert len(server.bodies) == (5 if step is pause else 15)
+        assert len(server.bodies) == (5 if reply is pause else 15)
 
 
 def test_requests_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with Endpoint(ANSWER) as proxy:
-            monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
-            monkeypatch.setenv("no_proxy", "")
-            config = EndpointConfig(url="http://model.invalid/v1", model="m", max_retries=0)
-            model = EndpointModel(config)
-            assert (await model.chat(ASKED, Sampling())).text == "hi"
-            await model.close()
+    async def talk(model: EndpointModel) -> str:
+        return (await model.chat(ASKED, Sampling())).text
 
-    asyncio.run(main())
+    with scripted_endpoint() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        monkeypatch.setenv("no_proxy", "")
+        assert ask(Endpoint(), talk, url="http://model.invalid/v1") == "hi"
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -332,11 +290,11 @@ async def twice(model: EndpointModel) -> list[str]:
 
 
 def test_a_schema_is_sent_unless_the_config_removes_it() -> None:
-    server = Endpoint(ANSWER)
+    server = Endpoint(answer())
     assert ask(server, twice) == ["", ""]
     sent = [body["response_format"]["json_schema"]["schema"] for body in server.bodies]
     assert sent == [SCHEMA, SCHEMA]
-    server = Endpoint(ANSWER)
+    server = Endpoint(answer())
     why = "model.endpoint.extra_body removes response_format"
     assert ask(server, twice, extra_body={"response_format": None}) == [why] * 2
     assert not any("response_format" in body for body in server.bodies)
@@ -351,7 +309,7 @@ def test_a_schema_is_sent_unless_the_config_removes_it() -> None:
     ],
 )
 def test_a_refused_schema_is_left_out_and_reported(status: int, why: str, again: bool) -> None:
-    server = Endpoint(refusal(status, why), ANSWER)
+    server = Endpoint(refusal(status, why), answer())
     first, second = ask(server, twice)
     assert why in first
     assert second == ("" if again else first)

@@ -168,7 +168,7 @@ def upstream(
     lines = [
         {"entry": {"id": e.id, **e.data}, "gold": e.gold, "cases": cases} for e, cases in case_lists
     ]
-    request = "bfcl_child.py", [copy.root.parent, "conversations"], lines, sys.executable
+    request = "bfcl_child.py", [copy.root.parent, "conversations"], lines
     return answers_of(*request, "BFCL_PROJECT_ROOT")
 
 

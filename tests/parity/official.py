@@ -54,7 +54,6 @@ def answers_of(
     script: str,
     arguments: Sequence[object],
     lines: Iterable[Any],
-    python: str | Path = sys.executable,
     variable: str = "PYTHONHASHSEED",
 ) -> list[Any]:
     """Run a script of this folder within limits, in an empty folder; one answer line a line.
@@ -68,7 +67,7 @@ def answers_of(
         work.mkdir()
         environment = {variable: str(work), "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
         result = subprocess.run(
-            [str(python), "-B", str(Path(__file__).parent / script), *map(str, arguments)],
+            [sys.executable, "-B", str(Path(__file__).parent / script), *map(str, arguments)],
             input="".join(f"{line}\n" for line in sent),
             capture_output=True,
             text=True,

@@ -175,7 +175,7 @@ class Upstream:
         begin = [
             getattr(state, name, None) for name in ("initialization_data", "initialization_actions")
         ]
-        environment.set_state(*begin, (state and state.message_history) or [])
+        environment.set_state(*begin, [])
         answers = []
         for side, name, arguments in calls:
             call = self.messages.ToolCall(id="x", name=name, arguments=arguments, requestor=side)

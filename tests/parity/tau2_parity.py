@@ -1,5 +1,6 @@
 """tau2's environments, episodes and verdicts against upstream's own.
 
+    export PYTHONPATH=.
     python tests/parity/tau2_parity.py --conversations 100 --episodes 50 --sequences 500 --seed 1
     pip install --target SITE pydantic docstring_parser rank-bm25 numpy tenacity toml addict ...
     python tests/parity/tau2_parity.py --data CHECKOUT --site SITE --sequences 500 ...
@@ -11,7 +12,6 @@ the episode invalid.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import random
@@ -28,7 +28,6 @@ from typing import Any
 from report import Found
 from tau2_cases import Pool, Script, conversation, gold_calls, recorded, script
 
-from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment, _to_plain
 from ace_ray.benchmarks.tau2.environment.limited import initialization
@@ -38,8 +37,9 @@ from ace_ray.benchmarks.tau2.tasks import gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.tau2.verdicts import METRICS, NL_MET, STOPS, nl_assertions
 from ace_ray.errors import UserError
-from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall, Verdict
+from ace_ray.types import Entry, Episode, ToolAnswer, ToolCall, Verdict
+from tests.benchmarks.play import play
+from tests.scripted_model import ScriptedModel
 
 COLUMNS = ("cases", "equal", "reward_1", "crash", "messages", "errors", "restarted")
 Ask = Any
@@ -250,35 +250,16 @@ def state_of(trajectory: Sequence[Mapping[str, Any]], ending: str) -> dict[str, 
     return {"trajectory": trajectory, "ended": ending, "stopped": ending in STOPS}
 
 
-class Scripted:
-    """A model that says its turns one after another, the last one for ever."""
-
-    def __init__(self, turns: Sequence[dict[str, Any]]) -> None:
-        self._turns = list(turns)
-        self.chats: list[list[Mapping[str, Any]]] = []
-
-    async def chat(self, messages: Sequence[Any], sampling: Sampling, tools: Any = None) -> Any:
-        self.chats.append([dict(message) for message in messages])
-        turn = self._turns.pop(0) if len(self._turns) > 1 else self._turns[0]
-        calls = tuple(
-            ToolCall(call["name"], call["arguments"], call["id"]) for call in turn["calls"]
-        )
-        answer = ToolAnswer(turn["text"], calls) if tools is not None else None
-        return Completion(turn["text"], tools=answer)
+def answer_of(turn: Mapping[str, Any]) -> ToolAnswer:
+    calls = (ToolCall(call["name"], call["arguments"], call["id"]) for call in turn["calls"])
+    return ToolAnswer(turn["text"], tuple(calls))
 
 
 def played(benchmark: Tau2, plan: Script) -> tuple[Episode, dict[str, list[Any]]]:
     """Play an episode in our loop; return all that its models were asked, too."""
-    agent, user = Scripted(plan.turns["agent"]), Scripted(plan.turns["user"])
-
-    async def opened() -> LocalSession:
-        return LocalSession(benchmark.scenario(plan.entry))
-
-    sampling = Sampling(max_tokens=50)
-    roles = {"user": RoleModel(user, sampling)}
-    context = EpisodeContext(RoleModel(agent, sampling), roles, open_sandbox=opened)
-    episode = asyncio.run(benchmark.run(plan.entry, context))
-    return episode, {"agent": agent.chats, "user": user.chats}
+    models = {role: ScriptedModel(*map(answer_of, turns)) for role, turns in plan.turns.items()}
+    episode = play(benchmark, plan.entry, models["agent"], models["user"])
+    return episode, {role: model.chats for role, model in models.items()}
 
 
 def _compared(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,11 +127,6 @@ def _quoted(text: Any, rng: Rng) -> Source:
     )  # fmt: skip
 
 
-_ATOMS = [
-    "1", "0", "2.5", "'a'", "''", "True", "None", "b'x'", "1j", "...", "[1, 2]", "()", "{'a': 1}",
-    "{1, 2}", "'%s'", "'%5.2f'", "f'{1}'", "-1",
-]  # fmt: skip
-_OPERATORS = ["+", "-", "*", "/", "//", "%", "&", "|", "^", "@", "**", "<<", ">>"]
 EXPRESSIONS = [
     "x", "x.y.z", "f()", "f(1)", "f(a=g(b=2))", "f.g(1, b='c')", "f(**{'a': 1})", "x[0]", "x['a']",
     "x[1:2]", "[1, 2][0]", "'ab'[0]", "f()[0]", "x[f()]", "lambda x: x + 1", "{1, 2}",
@@ -159,21 +154,6 @@ def _neutral(value: Any, rng: Rng) -> Source:
         raise NotHere
     forms += of_texts if empty == "''" else of_numbers if empty == "0" else []
     return Source(rng.choice(forms).format(repr(value), empty))
-
-
-def _operation(rng: Rng, depth: int = 3) -> str:
-    if depth <= 0 or (depth < 3 and rng.random() < 0.5):
-        return rng.choice(_ATOMS)
-    a, b, c = (_operation(rng, depth - 1) for _ in range(3))
-    result = f"{a} {rng.choice(_OPERATORS)} {b}"
-    compared = rng.choice(["<", "==", "in", "not in", "is", "and", "or"])
-    inner = [
-        f"({result})", f"({rng.choice(['-', '~', 'not '])}{a})", f"({a} if {b} else {c})",
-        f"({a})[{b}]", f"({a} {compared} {b})", f"({a})[{b}:{c}]", f"[{a}, {b}]", f"{{{a}: {b}}}",
-        f"{{{a}, {b}}}", f"[*{a}, {b}]", f"{{**{a}, 'k': {b}}}", f"({a} < {b} == {c})",
-        f"(lambda: {a})",
-    ]  # fmt: skip
-    return result if depth == 3 else rng.choice(inner)
 
 
 def _large(value: Any, rng: Rng) -> Source:
@@ -228,7 +208,6 @@ SYNTAX: dict[str, ValueChange] = {
     "without quotes": lambda v, r: Source(str(v)),
     "with a sign": _formatted("+{}", "-{}", "~{}", "not {}", "--{}", "- {}"),
     "as an operation": _neutral,
-    "an operation": lambda v, r: Source(_operation(r)),
     "another expression": lambda v, r: Source(r.choice(EXPRESSIONS)),
     "large": _large,
     "wrapped": _formatted("f(a={})", "str({})", "{{{}: 1}}", "{} # note\n"),

@@ -72,6 +72,9 @@ def test_a_row_is_expected_to_take_as_long_as_most_rows_of_its_category() -> Non
     assert durations.expected_s("agent") == durations.expected_s("single") == 8.0
     durations.add("agent", 300.0)
     assert (durations.expected_s("agent"), durations.expected_s("single")) == (300.0, 8.0)
+    # A row that is expected to take three times as long took 60 s, so half of it is typical.
+    durations.add("other", 60.0, length=3.0)
+    assert durations.expected_s("other", length=0.5) == 10.0
 
 
 @pytest.mark.parametrize(

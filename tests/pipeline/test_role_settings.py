@@ -60,23 +60,16 @@ def test_mistakes_are_named_without_secrets() -> None:
         assert "sk-hidden" not in str(caught.value)
 
 
-# Read in two ways: by versions of IDNA, other dots, other notations of an address, user names.
-LOOKALIKES = (
-    *("busineß.com", "api。business.com", "api%2ebusiness.com", "me@api.b.com", "api.b.com:+443"),
-    *("16843009", "0x1010101", "01.1.1.1", "[2606:4700::1111%eth0]", "2606:4700::1111", ""),
+@pytest.mark.parametrize(
+    "url",
+    ["https://busineß.com/x", "https://me@api.b.com/x", "https://api.b.com:+443", "https:///"],
 )
+def test_a_url_without_a_plain_host_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^it "):
+        http_url(url)
 
 
-def test_a_host_that_is_read_in_two_ways_is_refused() -> None:
-    for host in LOOKALIKES:
-        with pytest.raises(ValueError, match=r"^it |^its "):
-            http_url(f"https://{host}/x")
-    for text, expected in (
-        ("https://[2606:4700:4700:0::1111]/", "https://[2606:4700:4700::1111]/"),
-        ("https://XN--bcher-kva.test.:443/x?a=1#f", "https://xn--bcher-kva.test/x?a=1"),
-        ("HTTP://A.api.TEST:8080/x", "http://a.api.test:8080/x"),
-    ):
-        assert str(http_url(text)) == expected
+def test_a_host_is_shown_without_secrets() -> None:
     assert host_of("https://me:pw@h.example:8443/v1?key=x") == "h.example:8443"
 
 

@@ -7,7 +7,7 @@ import pytest
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import RunConfig
 from ace_ray.pipeline.summary import summarize
-from ace_ray.reports.printed_summary import engine_line, waits_line
+from ace_ray.reports.printed_summary import engine_line, pace_line, waits_line
 from ace_ray.types import EndpointFacts, ResultRow, Verdict
 
 
@@ -126,6 +126,9 @@ def test_a_summary_has_shares_and_quantiles_of_the_rows_that_have_them() -> None
     waits = {"waits": {"all": 0.34, "start": 0.09, "checker": 0.0, "tail": 0.25}}
     assert waits_line(waits) == "engines waited 34% of the time: tail 25%, start 9%"
     assert waits_line({"waits": {"all": 0.1, "tail": 0.1}}) == waits_line({}) == ""
+    pace = {"until_90_s": 41.2, "last_tenth": 0.304, "episodes_per_engine_hour": 350.0}
+    line = "90 % of the rows after 41 s; the last tenth took 30% of the time; "
+    assert pace_line({"pace": pace}) == line + "350 episodes per engine hour"
     assert "engine" not in summary(rows[2:], declared=1)
 
 

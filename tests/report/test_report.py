@@ -104,6 +104,7 @@ def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
         timing |= {"price_per_hour": 3.6, "output_tokens_per_s": 25.0 * number}
         if number == 1:
             timing["rows_in_flight"] = {"every_s": 60.0, "rows": [8, 64.5, 0]}
+            timing["pace"] = {"until_90_s": 41.2, "last_tenth": 0.304}
             timing["waits"] = {"all": 0.34, "tail": 0.22, "start": 0.09, "of_later": 0.1}
         (run / "summary.json").write_text(json.dumps({"timing": timing}))
     content = report_page(*runs, out=tmp_path / "out")
@@ -122,6 +123,8 @@ def test_runs_with_a_price_have_costs_and_a_figure(tmp_path: Path) -> None:
     assert points == ["Line,minutes,Value", "small,0.0,8.0", "small,1.0,64.5", "small,2.0,0.0"]
     waits = (tmp_path / "out/waits.csv").read_text()
     assert waits.split() == ["Run,All,Start,Tail", "small,34.0,9.0,22.0"]
+    pace = (tmp_path / "out/pace.csv").read_text().splitlines()
+    assert pace == ["Run,90 % of rows after (s),Last tenth", "small,41.2,0.304"]
     engine = list(csv.reader(StringIO((tmp_path / "out/engine.csv").read_text())))
     assert engine[1:] == [
         [name, f"{25 * n:.1f}", f"{10 * n:.3g}", f"{1000 * n * solved:.3g}"]

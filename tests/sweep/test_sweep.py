@@ -247,6 +247,17 @@ class TestResuming:
         again = Sweep(saved)
         assert (again.run(), again.uri, setup.lanes) == (0, setup.folder.root, [])
 
+    def test_a_lane_learns_durations_from_the_nearest_finished_run(self, setup: Setup) -> None:
+        setup.save(10, 30)
+        assert setup.run(every=1) == 0
+        assert [spec["config"]["durations_from"] for spec in setup.started[0].specs] == [None] * 2
+        ids = {label: line["run_id"] for label, line in setup.ledger().items()}
+        for steps, earlier in (((40, 50), "step 30"), ((5,), "step 10")):
+            setup.save(*steps)
+            assert setup.run() == 0
+            uris = {spec["config"]["durations_from"] for spec in setup.started[0].specs}
+            assert uris == {setup.folder.child(ids[earlier]).root}
+
     def test_a_sweep_grows_with_its_runs_and_does_not_shrink(self, setup: Setup) -> None:
         setup.save(1)
         assert setup.run() == 0

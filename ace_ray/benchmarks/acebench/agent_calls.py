@@ -74,7 +74,9 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
         raise NotCalls("no brackets")
     # Upstream also adds missing outer brackets first, but then strips them with the others.
     tree = expression(text.removeprefix(" ").strip("[]'"))
-    reader = _Reader(_is_known, bare_as_source=True)
+    reader = _Reader(
+        lambda name: name in _KNOWN or name.endswith(_KNOWN_ENDINGS), bare_as_source=True
+    )
     if isinstance(tree, ast.Call):
         return [_agent_call(*reader.call(tree))]
     if not isinstance(tree, (ast.Tuple, ast.List)):
@@ -159,10 +161,6 @@ class _Reader(LenientReader):
             return super().operation(node)
         except Refusal:
             return _NOT_EVALUATED
-
-
-def _is_known(name: str) -> bool:
-    return name in _KNOWN or name.endswith(_KNOWN_ENDINGS)
 
 
 # The opening of a list of calls.

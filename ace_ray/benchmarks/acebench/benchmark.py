@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench import native, paper, prompts
-from ace_ray.benchmarks.acebench import options as groups
+from ace_ray.benchmarks.acebench import options as category_groups
 from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
 from ace_ray.benchmarks.acebench.check.agent import ENDINGS, check_agent
-from ace_ray.benchmarks.acebench.check.decode import decode
+from ace_ray.benchmarks.acebench.check.decode import decode_for_both_rules
 from ace_ray.benchmarks.acebench.check.official import judge_normal as official_normal
 from ace_ray.benchmarks.acebench.check.official import judge_special as official_special
 from ace_ray.benchmarks.acebench.check.strict import judge_normal as strict_normal
@@ -26,17 +26,8 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     open_environment,
 )
 from ace_ray.benchmarks.acebench.gold import gold_of, replays
-from ace_ray.benchmarks.acebench.options import (
-    CHOICES,
-    MULTI_TURN,
-    NORMAL,
-    SPECIAL,
-    UPSTREAM_MESSAGES,
-    check_native,
-    expand_names,
-    wording,
-)
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
+from ace_ray.benchmarks.acebench.options import check_native, expand_names, wording
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT, entries_of, read_outputs
 from ace_ray.benchmarks.acebench.rollout import (
     Protocol,
@@ -89,8 +80,8 @@ class ACEBench(Benchmark):
     rule_sets = RULE_SETS
     without_native = "benchmarks.acebench.mode: prompt"
     Options = ACEBenchOptions
+    choices = category_groups.CHOICES
     groups = paper.PAPER_GROUPS
-    choices = CHOICES
 
     def __init__(self, options: ACEBenchOptions) -> None:
         super().__init__(options)
@@ -120,7 +111,7 @@ class ACEBench(Benchmark):
     @cached_property
     def _agents(self) -> prompts.AgentTexts | None:
         """Prompt texts of agent episodes; None if no agent category was chosen."""
-        if not set(self._categories) & set(groups.AGENT):
+        if not set(self._categories) & set(category_groups.AGENT):
             return None
         if self._wording == "own":
             return prompts.AgentTexts("own", AGENT_OWN)
@@ -128,7 +119,11 @@ class ACEBench(Benchmark):
 
     @cached_property
     def _app_specs(self) -> dict[str, Any]:
-        return load_app_specs(self._folder) if set(self._categories) & set(groups.AGENT) else {}
+        return (
+            load_app_specs(self._folder)
+            if set(self._categories) & set(category_groups.AGENT)
+            else {}
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # Both are read on the driver, because workers lack the data folder.
@@ -137,7 +132,7 @@ class ACEBench(Benchmark):
     def entries(self) -> Sequence[Entry]:
         entries = load(self._folder, languages=self._options.languages, categories=self._categories)
         for entry in entries:
-            if entry.category in groups.AGENT:
+            if entry.category in category_groups.AGENT:
                 check_entry(self._app_specs, entry)
         return entries
 
@@ -164,7 +159,7 @@ class ACEBench(Benchmark):
         return {**resolved, "data": pin_data(self._options.data, self._folder)}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        if entry.category not in groups.AGENT:
+        if entry.category not in category_groups.AGENT:
             return self._prompts.messages(entry)
         question = entry.data["question"]
         if self._native:
@@ -176,7 +171,7 @@ class ACEBench(Benchmark):
         return native.openai_tools(entry.data["function"]) if self._native else None
 
     def interactive(self, entry: Entry) -> bool:
-        return entry.category in groups.AGENT
+        return entry.category in category_groups.AGENT
 
     def roles(self) -> Mapping[str, Role]:
         return {"user": self._user} if "agent_multi_turn" in self._categories else {}
@@ -192,7 +187,7 @@ class ACEBench(Benchmark):
         return open_environment(self._app_specs, entry)
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
-        if entry.category in groups.AGENT:
+        if entry.category in category_groups.AGENT:
             return await run_agent(
                 entry,
                 context,
@@ -210,7 +205,7 @@ class ACEBench(Benchmark):
         return context.episode
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
-        if entry.category in groups.AGENT:
+        if entry.category in category_groups.AGENT:
             state = episode.state or {}
             verdicts = check_agent(
                 entry,
@@ -225,7 +220,7 @@ class ACEBench(Benchmark):
         return check(entry, episode.output)
 
     def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
-        if entry.category in groups.AGENT:
+        if entry.category in category_groups.AGENT:
             steps = (episode.state or {}).get("steps")
             return [[text] for text in texts_without_calls(steps)]
         unreadable = episode.output == native.UNREADABLE  # calls that could not be written
@@ -296,7 +291,7 @@ class ACEBench(Benchmark):
     @classmethod
     def check_data(cls, data: str) -> bool:
         sound = super().check_data(data)
-        agents = load(locate(data), categories=groups.AGENT)
+        agents = load(locate(data), categories=category_groups.AGENT)
         for line in replays(agents, load_app_specs(locate(data))):
             log.print_result(line)
         return sound
@@ -306,7 +301,9 @@ class ACEBench(Benchmark):
         summary = summarize(count_endings(rows, ENDINGS, counts), max_unscored=max_unscored)
         summary["further_tables"] = []
         if self._agents:
-            summary["endings"] = {name: counts[name] for name in groups.AGENT if name in counts}
+            summary["endings"] = {
+                name: counts[name] for name in category_groups.AGENT if name in counts
+            }
             title = "how agent episodes ended"
             summary["further_tables"].append(endings_table(title, ENDINGS, summary["endings"]))
         printed = self.tables(summary)
@@ -334,7 +331,7 @@ class ACEBench(Benchmark):
     def _differences(self) -> Iterator[str]:
         """Yield the reasons why this run is not comparable with the leaderboard."""
         languages = tuple(sorted(self._options.languages))
-        if set(self._categories) != set(groups.CATEGORIES):
+        if set(self._categories) != set(category_groups.CATEGORIES):
             yield "not all categories"
         elif self.identity()["data_sha256"] != OFFICIAL_DATA_SHA256[languages]:
             yield "the data is not official"
@@ -346,7 +343,7 @@ class ACEBench(Benchmark):
             yield f"the variant of the prompt is {self._prompts.variant}"
         if self._wording == "own" or (standard and self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256):
             yield "the prompts are not official"
-        if self._options.max_messages != UPSTREAM_MESSAGES:
+        if self._options.max_messages != category_groups.UPSTREAM_MESSAGES:
             yield f"agent episodes have at most {self._options.max_messages} messages"
 
 
@@ -356,14 +353,16 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
     ``entry.data`` is the published question row and ``entry.gold`` the ``ground_truth`` of its
     answer row. Each row of a multi-turn dialogue is judged separately. ``output`` is None if the
     answer is missing. Raises `ValueError` for an agent category."""
-    if entry.category in SPECIAL:
+    if entry.category in category_groups.SPECIAL:
         return {
             "official": official_special(entry, output),
             "strict": strict_special(entry, output),
         }
-    if entry.category not in NORMAL:
+    if entry.category not in category_groups.NORMAL:
         raise ValueError(f"{entry.category} is an agent category; use check_agent")
-    decoded = decode(output, whole_output=entry.category in MULTI_TURN)
+    decoded = decode_for_both_rules(
+        output, whole_output=entry.category in category_groups.MULTI_TURN
+    )
     return {
         "official": official_normal(entry, decoded),
         "strict": strict_normal(entry, decoded.strict),
@@ -372,6 +371,8 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
 def holds_calls(entry: Entry, output: str) -> bool:
     """Return whether a rule set reads a call in ``output``, or upstream would run code from it."""
-    decoded = decode(output, whole_output=entry.category in MULTI_TURN)
+    decoded = decode_for_both_rules(
+        output, whole_output=entry.category in category_groups.MULTI_TURN
+    )
     calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
     return decoded.unsafe or any(calls)

@@ -47,7 +47,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     agents, both have ``result`` (the final state) and ``process`` (the calls) instead. Categories
     are read in a fixed order. Raises `UserError` at a line that is invalid."""
     if path.is_file():
-        return unique_outputs(read_json_lines(path, entries, _episode_of), path)
+        return unique_outputs(read_json_lines(path, entries, _episode), path)
     if not path.is_dir():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
     files, language = _result_files(path), _language_of(path)
@@ -59,11 +59,8 @@ def _result_files(folder: Path) -> dict[str, Path]:
     """Return the files of an official result folder by category, in the order of `CATEGORIES`."""
     files = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
     if not files:
-        raise UserError(
-            "contains no data_<category>_result.json",
-            where=str(folder),
-            fix="name a JSON lines file or one model's folder, result_all/result_<lang>/<model>",
-        )
+        fix = "name a JSON lines file or one model's folder, result_all/result_<lang>/<model>"
+        raise UserError("contains no data_<category>_result.json", where=str(folder), fix=fix)
     for category, file in files.items():
         require_known("category", category, CATEGORIES, str(file))
     return {category: files[category] for category in CATEGORIES if category in files}
@@ -73,11 +70,8 @@ def _language_of(folder: Path) -> str:
     for part in reversed(folder.absolute().parts):
         if (match := _LANGUAGE_FOLDER.fullmatch(part)) and match[1] in LANGUAGES:
             return match[1]
-    raise UserError(
-        "no part of this path names the language",
-        where=str(folder),
-        fix="keep the official layout, result_en/<model> or result_zh/<model>",
-    )
+    fix = "keep the official layout, result_en/<model> or result_zh/<model>"
+    raise UserError("no part of this path names the language", where=str(folder), fix=fix)
 
 
 def _read_results(path: Path, language: str, category: str, entries: Entries) -> Iterator[Placed]:
@@ -85,14 +79,10 @@ def _read_results(path: Path, language: str, category: str, entries: Entries) ->
         entry_id = text_of(row, "id", location)
         entry = entries.find(entry_id, location, language=language, category=category)
         # Official files have one sample per id. A key "sample" in them has another meaning.
-        yield location, Output(entry, 0, _episode(entry, row, "result", location))
+        yield location, Output(entry, 0, _episode(entry, row, location, "result"))
 
 
-def _episode_of(entry: Entry, row: Row, location: str) -> Episode:
-    return _episode(entry, row, "output", location)
-
-
-def _episode(entry: Entry, row: Row, key: str, location: str) -> Episode:
+def _episode(entry: Entry, row: Row, location: str, key: str = "output") -> Episode:
     if entry.category in AGENT:
         after, process = value_of(row, "result", location), value_of(row, "process", location)
         return Episode(state={"after": after, "process": process})

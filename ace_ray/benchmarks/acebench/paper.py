@@ -113,11 +113,9 @@ def figure6(runs: Sequence[BenchmarkResult], rules: str) -> tuple[list[Table], l
         ranked = [kind for kind, _ in sum(counts, Counter()).most_common()]
         lines: list[list[Value]] = []
         for run, label, kinds, count in zip(runs, labels, errors, counts, strict=True):
-            numbers = [
-                _count_scored(run.summary, group),
-                count.total(),
-                *(count[k] for k in ranked),
-            ]
+            present = run.summary["combined"]["categories"]
+            scored = sum(present[name]["scored"] for name in GROUPS[group] if name in present)
+            numbers = [scored, count.total(), *(count[kind] for kind in ranked)]
             lines.append([label, *(numbers if kinds is not None else [None] * len(numbers))])
         name, title = f"figure6-{group}", f"Figure 6: kinds of errors on {group.capitalize()} data"
         header = ["Model", "Judged rows", "Errors", *ranked]
@@ -143,11 +141,6 @@ def _counts(errors: Mapping[str, Any]) -> Counter[str]:
         value_error = name.partition(":")[0] == "value_error"
         counts["param_value" if value_error else _KINDS.get(name, name)] += error["count"]
     return counts
-
-
-def _count_scored(summary: Mapping[str, Any], group: str) -> int:
-    categories = summary["combined"]["categories"]
-    return sum(categories[name]["scored"] for name in GROUPS[group] if name in categories)
 
 
 _TITLES = {**PAPER_COLUMNS, "normal": "Normal"}

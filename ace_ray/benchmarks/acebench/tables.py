@@ -12,7 +12,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench.options import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER, PAPER_COLUMNS, TOP
-from ace_ray.benchmarks.aggregates import column_estimate, table_of_runs
+from ace_ray.benchmarks.aggregates import complete_estimate, table_of_runs
 from ace_ray.benchmarks.comparability import mark_labels, self_play_lines
 from ace_ray.benchmarks.results import BenchmarkResult, Estimate, Table, Value
 from ace_ray.benchmarks.statistics import ACCURACY, PROCESS, VALUE, estimate, is_judged, percents
@@ -58,7 +58,7 @@ Block = Mapping[str, Any]
 
 def aggregate(run: BenchmarkResult, block: Block | None, name: str, rules: str) -> Estimate | None:
     """Return a run's estimate for the column ``name`` of the paper's Table 2."""
-    return column_estimate(run, block, rules, ("paper", PAPER), name)
+    return complete_estimate(run, block, rules, ("paper", PAPER), name)
 
 
 def category(
@@ -139,14 +139,8 @@ def tables(runs: Sequence[BenchmarkResult], rules: str) -> Iterator[Table]:
     def special(run: BenchmarkResult) -> list[Value]:
         return [category(run, run.summary["combined"], name, rules) for name in _SPECIAL.values()]
 
-    yield _table(
-        "table3",
-        "accuracy on Special data (%)",
-        list(_SPECIAL),
-        runs,
-        special,
-        "rows of special categories",
-    )
+    title = "accuracy on Special data (%)"
+    yield _table("table3", title, list(_SPECIAL), runs, special, "rows of special categories")
 
     def agents(run: BenchmarkResult) -> list[Value]:
         block = run.summary["combined"]
@@ -222,7 +216,8 @@ def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]
     """Group runs that differ only in the variant. A group has at most one run of each variant."""
     alike: dict[str, list[dict[str, BenchmarkResult]]] = {}
     for run in runs:
-        series = alike.setdefault(_series_key(run), [])
+        conditions = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
+        series = alike.setdefault(canonical_json([run.candidate, conditions]), [])
         variant = identity_value(run, "variant")
         room: dict[str, BenchmarkResult] = next((s for s in series if variant not in s), {})
         if not room:
@@ -233,8 +228,3 @@ def _series(runs: Sequence[BenchmarkResult]) -> list[dict[str, BenchmarkResult]]
         for series in alike.values()
         for by_variant in series
     ]
-
-
-def _series_key(run: BenchmarkResult) -> str:
-    basis: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
-    return canonical_json([run.candidate, basis])

@@ -33,11 +33,7 @@ from ace_ray.benchmarks.bfcl.options import (
     requested_categories,
 )
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
-from ace_ray.benchmarks.bfcl.prompts import (
-    SystemlessModel,
-    official_prompts,
-    own_prompts,
-)
+from ace_ray.benchmarks.bfcl.prompts import SystemlessModel, official_prompts, own_prompts
 from ace_ray.benchmarks.bfcl.score import tables
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.bfcl.score.summary import add_metrics, summarize
@@ -402,11 +398,9 @@ def _single_answer(episode: Episode) -> Answer:
 def _check(options: BFCLOptions) -> None:
     """Raise `UserError` for options that exclude each other, and for invalid service configs."""
     if options.contamination and options.mode == "native":
-        raise UserError(
-            "contamination can only be measured in prompt mode",
-            where=f"{_WHERE}.contamination",
-            fix="write mode: prompt, or contamination: false",
-        )
+        problem = "contamination can only be measured in prompt mode"
+        fix = "write mode: prompt, or contamination: false"
+        raise UserError(problem, where=f"{_WHERE}.contamination", fix=fix)
     if options.embedding is not None:
         check_service(options.embedding, f"{_WHERE}.embedding")
     if options.web_search is not None:

@@ -10,15 +10,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.categories import (
-    CHATABLE,
-    CONVERSATIONS,
-    EXEC,
-    LIVE,
-    NON_LIVE,
-    REST,
-    SQL,
-)
+from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.parsing.literals import Call, render
@@ -44,7 +36,7 @@ def gold_text(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> st
 
 def has_python_gold(category: str) -> bool:
     """Return whether a category has gold calls in Python, which the contamination score needs."""
-    return category in (*NON_LIVE, *LIVE) and not category.endswith(
+    return category in (*groups.NON_LIVE, *groups.LIVE) and not category.endswith(
         ("relevance", "_java", "_javascript")
     )
 
@@ -99,14 +91,14 @@ def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Go
     if the entry lacks gold calls.
 
     A wrong multi-turn answer lacks all calls of its last turn. ``docs``: the functions by class."""
-    if entry.category == CHATABLE:
+    if entry.category == groups.CHATABLE:
         return Gold(Episode(output="Hello."), Episode(output="[hello()]"))
-    if has_python_gold(entry.category) or entry.category in (SQL, REST, *EXEC):
+    if has_python_gold(entry.category) or entry.category in (groups.SQL, groups.REST, *groups.EXEC):
         *calls, final = gold_calls(entry.gold, entry.data["function"])
         wrong = Call(final.name, dict.fromkeys(final.args, "wrong") or {"wrong": 0})
         right, mangled = (Episode(output=render([*calls, call])) for call in (final, wrong))
         return Gold(right, mangled, may_fail=entry.id in UNANSWERABLE)
-    if entry.category not in CONVERSATIONS:
+    if entry.category not in groups.CONVERSATIONS:
         return None
     parameters = {
         doc["name"]: list(doc["parameters"]["properties"])

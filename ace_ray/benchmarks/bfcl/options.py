@@ -113,10 +113,8 @@ def categories_of(options: Options) -> list[str]:
     for name in options.categories:
         members: Sequence[str] = groups.GROUPS.get(name, (name,))
         if missing.keys() >= set(members):
-            raise UserError(
-                f"{name!r} cannot be run: {missing[members[0]]}",
-                where=location,
-                fix="configure what is missing, or leave the category out",
-            )
+            problem = f"{name!r} cannot be run: {missing[members[0]]}"
+            fix = "configure what is missing, or leave the category out"
+            raise UserError(problem, where=location, fix=fix)
     categories = requested_categories(options)
     return [name for name in groups.ALL_CATEGORIES if name in categories and name not in missing]

@@ -42,12 +42,6 @@ def tool_node(name: str, arguments: str, response: str = "") -> Node:
     return node("tool", {"name": name, "arguments": arguments, "response": response})
 
 
-def drop_middle(nodes: list[Node]) -> list[Node]:
-    """Return at most `MAX_STORED_NODES` nodes; the middle of a longer chain is left out."""
-    half = MAX_STORED_NODES // 2
-    return nodes if len(nodes) <= MAX_STORED_NODES else [*nodes[:half], *nodes[-half:]]
-
-
 def link_nodes(nodes: Sequence[Node]) -> list[Node]:
     """Return ``answer_details``: ``nodes`` as a chain below a system node and a user node."""
     return chain_nodes([node("system", ""), node("user", ""), *nodes])
@@ -58,6 +52,18 @@ def chain_nodes(nodes: list[Node]) -> list[Node]:
     for parent, child in pairwise(nodes):
         parent["next"] = [child]
     return nodes[:1]
+
+
+def converted_answer(query: str, method: str, nodes: list[Node], final: str) -> dict[str, Any]:
+    """Return a converted answer without ``available_tools``. ``final``: the arguments of Finish.
+
+    ``total_steps`` counts system and user, as in upstream. The middle of a chain of more than
+    `MAX_STORED_NODES` nodes is left out."""
+    total, half = len(nodes) + 2, MAX_STORED_NODES // 2
+    if len(nodes) > MAX_STORED_NODES:
+        nodes = [*nodes[:half], *nodes[-half:]]
+    answer = {"method": method, "total_steps": total, "final_answer": final}
+    return {"query": query, "answer": {**answer, "answer_details": link_nodes(nodes)}}
 
 
 def answer_of_text(text: str) -> dict[str, Any]:
@@ -147,24 +153,16 @@ def parse_object(text: str) -> Mapping[str, Any] | None:
 
 
 def convert_run(query: str, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the converted answer of ``run``, an `AgentSolution` as JSON, without
-    ``available_tools``.
+    """Return the converted answer (`converted_answer`) of ``run``, an `AgentSolution` as JSON.
 
-    ``total_steps`` counts system and user, as in upstream. If the run is ``valid``, its messages
-    are converted, and ``final_answer`` is Finish's arguments as the model wrote them. As in
-    upstream, thoughts in replies with calls, and calls after Finish in one reply, are left out. If
-    the run is not valid, one path of one try is converted, and ``final_answer`` is "". Upstream
-    draws the path at random; in ace_ray it depends only on the query."""
+    If the run is ``valid``, its messages are converted, and ``final_answer`` is Finish's arguments
+    as the model wrote them. As in upstream, thoughts in replies with calls, and calls after Finish
+    in one reply, are left out. If the run is not valid, one path of one try is converted, and
+    ``final_answer`` is "". Upstream draws the path at random; in ace_ray it depends only on the
+    query."""
     nodes = _message_nodes(run["messages"]) if run["valid"] else _run_nodes(query, run)
-    return {
-        "query": query,
-        "answer": {
-            "method": run["method"],
-            "total_steps": len(nodes) + 2,
-            "final_answer": str(run["final"]["raw"]) if run["valid"] else "",
-            "answer_details": link_nodes(drop_middle(nodes)),
-        },
-    }
+    final = str(run["final"]["raw"]) if run["valid"] else ""
+    return converted_answer(query, run["method"], nodes, final)
 
 
 def _message_nodes(messages: Sequence[Mapping[str, Any]]) -> list[Node]:

@@ -128,11 +128,8 @@ class ToolFolder:
         self.root = next(root for root in roots if root.is_dir())
         self._categories = {path.name: path for path in self.root.iterdir() if path.is_dir()}
         if not self._categories:
-            raise UserError(
-                "has no folders of categories in it",
-                where=str(self.root),
-                fix="name the folder that holds <Category>/<tool>.json, or <Category>/<tool>/",
-            )
+            fix = "name the folder that holds <Category>/<tool>.json, or <Category>/<tool>/"
+            raise UserError("has no folders of categories in it", where=str(self.root), fix=fix)
         self._files: dict[Path, dict[str, list[Path]]] = {}
         self._tools: dict[tuple[str, str], dict[str, Any] | None] = {}
         # A line for each requested tool or API that is missing, in the order of the requests.

@@ -99,11 +99,9 @@ class StableToolBench(Benchmark):
         if options.judge == "none":
             for key in ("fac", "reference"):
                 if getattr(options, key):
-                    raise UserError(
-                        "needs a judge, but judge is none",
-                        where=f"{_WHERE}.{key}",
-                        fix="name a judge, or leave this key out",
-                    )
+                    problem = "needs a judge, but judge is none"
+                    fix = "name a judge, or leave this key out"
+                    raise UserError(problem, where=f"{_WHERE}.{key}", fix=fix)
         else:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
         # Answers as JSON text, by group and query id: a long chain cannot be pickled.
@@ -125,9 +123,8 @@ class StableToolBench(Benchmark):
         entries = queries.load(self._folder, groups=self._groups, tools=tools)
         self._lacking = list(tools.lacking) if tools else []
         if options.tool_scope != "query":
-            every = queries.load(
-                self._folder, groups=queries.present_groups(self._folder), tools=tools
-            )
+            present = queries.present_groups(self._folder)
+            every = queries.load(self._folder, groups=present, tools=tools)
             docs = all_docs(every, tools.docs() if tools else ())
             self._pool = ToolPool(docs, options.tool_scope, entries, self._settings.texts)
         absent = "" if options.groups else queries.absent_line(self._folder, self._groups)
@@ -138,17 +135,18 @@ class StableToolBench(Benchmark):
         return entries
 
     def identity(self) -> Mapping[str, Any]:
-        options, entries = self._options, self.dataset()
+        options, entries = self._options, self.dataset()  # chooses the pool
+        offered = [self._pool.offered_apis()] if self._pool else map(self._apis, entries)
         identity: dict[str, Any] = {
             "data_sha256": data_hash(entries),
             "prompts": self._settings.texts.source,
             "prompts_sha256": self._settings.texts.sha256(),
             "episodes": {
                 **self._settings.identity(),
-                "tool_scope": self._scope(),
+                "tool_scope": options.model_dump(mode="json")["tool_scope"],
                 **({"pool_sha256": self._pool.sha256} if self._pool else {}),
                 **({"retriever": RETRIEVER} if isinstance(options.tool_scope, Retrieved) else {}),
-                **self._sources.identity(self._api_keys()),
+                **self._sources.identity(map(cache_key, chain.from_iterable(offered))),
             },
         }
         if "judge" in self._roles:
@@ -168,11 +166,10 @@ class StableToolBench(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
-        folders = {name: getattr(options, name) for name in FOLDERS}
         absolute = {
             name: str(path_of(value, f"{_WHERE}.{name}").absolute())
-            for name, value in folders.items()
-            if value
+            for name in FOLDERS
+            if (value := getattr(options, name))
         }
         return {
             **options.model_dump(mode="json"),
@@ -217,16 +214,6 @@ class StableToolBench(Benchmark):
 
     def _apis(self, entry: Entry) -> list[Api]:
         return self._pool.apis_of(entry) if self._pool else apis_of(entry, self._settings.texts)
-
-    def _scope(self) -> Any:
-        """Return the tool scope as JSON."""
-        return self._options.model_dump(mode="json")["tool_scope"]
-
-    def _api_keys(self) -> Iterator[str]:
-        """Yield the keys of the APIs that agents may call."""
-        entries = self.dataset()  # chooses the pool
-        offered = [self._pool.offered_apis()] if self._pool else map(self._apis, entries)
-        yield from map(cache_key, chain.from_iterable(offered))
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
@@ -280,9 +267,8 @@ class StableToolBench(Benchmark):
         the query. Raises `JudgeError` if the judge gives no verdict."""
         began, query, prompts = time.perf_counter(), entry.data["query"], self._judging
         model, votes = asking.reseed(judge, attempt), self._options.votes
-        judged: dict[str, Any] = {
-            "votes": await measures.judge_sopr(model, query, answer, votes, prompts)
-        }
+        our_votes = await measures.judge_sopr(model, query, answer, votes, prompts)
+        judged: dict[str, Any] = {"votes": our_votes}
         if self._options.fac:
             drawn = model.sampling
             sampling = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
@@ -293,7 +279,7 @@ class StableToolBench(Benchmark):
         if reference is not None:
             theirs = json.loads(reference)
             their_votes = await measures.judge_sopr(model, query, theirs, votes, prompts)
-            statuses = measures.majority(judged["votes"]), measures.majority(their_votes)
+            statuses = measures.majority(our_votes), measures.majority(their_votes)
             args = (answer, theirs, statuses, votes, prompts)
             judged["sowr"] = await measures.judge_sowr(model, query, *args)
         elif self._reference:  # without an answer of the reference, nothing is compared
@@ -342,16 +328,15 @@ class StableToolBench(Benchmark):
 
     def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
+        sentences = [self._comparability(), *(f"{note}." for note in notes(summary))]
         return {
             "method": self._options.method,
             "mode": self._options.mode,
             "prompts": self._settings.texts.source,
-            "tool_scope": self._scope(),
+            "tool_scope": self._options.model_dump(mode="json")["tool_scope"],
             "apis": list(self._sources.backends),
             "warnings": [*self._warnings, *self._lacking],
-            "comparable": " ".join(
-                [self._comparability(), *(f"{note}." for note in notes(summary)), *self._warnings]
-            ),
+            "comparable": " ".join([*sentences, *self._warnings]),
             **summary,
             **self.tables(summary),
         }

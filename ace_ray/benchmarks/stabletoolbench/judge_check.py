@@ -182,11 +182,8 @@ def _entry(number: int, row: Mapping[str, Any], line: str) -> Entry:
     elif isinstance(answer, Mapping):
         answer = answer.get("answer", answer)
     if not is_answer(answer):
-        raise UserError(
-            "answer is neither a string nor a converted answer",
-            where=line,
-            fix='write a string, or {"final_answer": string, "answer_details": [...]}',
-        )
+        fix = 'write a string, or {"final_answer": string, "answer_details": [...]}'
+        raise UserError("answer is neither a string nor a converted answer", where=line, fix=fix)
     # As JSON text: a long chain cannot be pickled.
     data = {"query": query, "answer": answer_json(answer, line)}
     return Entry(NAME, status, "en", f"{number}-{name}", data, status, group=str(name))

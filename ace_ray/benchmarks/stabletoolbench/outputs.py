@@ -162,25 +162,16 @@ def _episode(entry: Entry, tree: Any, votes: Sequence[str] | None, location: str
             fix="give the data that these answers were made with",
         )
     nodes = _nodes(answer_trees.walk_chain(answer))
-    final = answer["final_answer"]
+    final, method = answer["final_answer"], str(answer.get("method", ""))[:100]
+    branches = _nodes(answer_trees.walk_graph(answer))
     judged = None if votes is None else [{"status": v, "reason": "", "steps": []} for v in votes]
     return Episode(
         messages=_messages(query, nodes),
         output=answer_trees.final_text(final),
         state={
             "run": None,
-            "answer": {
-                "query": query,
-                "answer": {
-                    "method": str(answer.get("method", ""))[:100],
-                    "total_steps": len(nodes) + 2,
-                    "final_answer": final,
-                    "answer_details": answer_trees.link_nodes(answer_trees.drop_middle(nodes)),
-                },
-            },
-            "calls": _calls(
-                _nodes(answer_trees.walk_graph(answer)), tools.apis_of(entry), _offered_names(tree)
-            ),
+            "answer": answer_trees.converted_answer(query, method, nodes, final),
+            "calls": _calls(branches, tools.apis_of(entry), _offered_names(tree)),
             "votes": judged,
             "fac": None,
             "sowr": None,

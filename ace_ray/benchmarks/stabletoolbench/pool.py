@@ -76,11 +76,8 @@ class ToolPool:
                 key: _add_distractors(needed[key], len(docs), scope, key) for key in needed
             }
         elif (tokens := int(self._mean_chars * len(docs) / _CHARS_PER_TOKEN)) > MAX_TOKENS:
-            raise UserError(
-                f"all {len(docs):,} APIs have about {tokens:,} tokens, which fit no model",
-                where=_WHERE,
-                fix="write {retrieved: 40}",
-            )
+            problem = f"all {len(docs):,} APIs have about {tokens:,} tokens, which fit no model"
+            raise UserError(problem, where=_WHERE, fix="write {retrieved: 40}")
         else:
             self._indices = dict.fromkeys([e.key for e in entries], range(len(docs)))
 

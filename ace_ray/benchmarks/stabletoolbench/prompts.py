@@ -144,7 +144,9 @@ def read_texts(root: Path) -> Texts:
     )
     in_environment = root / ENVIRONMENT
     function = _function(utils, "process_system_message", root / UTILS)
-    react = [text for text in _texts(function) if " " in text]
+    constants = [node for node in ast.walk(function) if isinstance(node, ast.Constant)]
+    constants.sort(key=lambda node: (node.lineno, node.col_offset))
+    react = [c.value for c in constants if isinstance(c.value, str) and " " in c.value]
     if len(react) < 4:
         raise _missing_error("the ReAct form", root / UTILS)
     system, user = (
@@ -202,13 +204,6 @@ def _text(node: ast.AST, placeholder: str = "") -> str | None:
         parts = map(_text, node.values)
         return "".join(placeholder if part is None else part for part in parts)
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
-def _texts(tree: ast.AST) -> list[str]:
-    """Return the string constants of ``tree`` in the order of the source."""
-    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    constants.sort(key=lambda node: (node.lineno, node.col_offset))
-    return [node.value for node in constants if isinstance(node.value, str)]
 
 
 def _template(tree: ast.Module, opening: str, placeholder: str, root: Path) -> str:

@@ -75,11 +75,9 @@ def present_groups(folder: Path) -> list[str]:
     root = queries_folder(folder)
     groups = [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
     if not groups:
-        raise UserError(
-            f"has no group of queries, such as {files_of(GROUPS[0])[0]}",
-            where=str(root),
-            fix="give a checkout of StableToolBench, or its solvable_queries",
-        )
+        problem = f"has no group of queries, such as {files_of(GROUPS[0])[0]}"
+        fix = "give a checkout of StableToolBench, or its solvable_queries"
+        raise UserError(problem, where=str(root), fix=fix)
     return groups
 
 
@@ -101,11 +99,9 @@ def queries_folder(folder: Path) -> Path:
             return candidate
     if folder.is_file():
         raise UserError("is a file", where=str(folder), fix="unpack it and name the folder")
-    raise UserError(
-        f"has no {QUERIES}/test_instruction in it" if folder.is_dir() else "no such folder",
-        where=str(folder),
-        fix="give a checkout of StableToolBench, or its solvable_queries",
-    )
+    problem = f"has no {QUERIES}/test_instruction in it" if folder.is_dir() else "no such folder"
+    fix = "give a checkout of StableToolBench, or its solvable_queries"
+    raise UserError(problem, where=str(folder), fix=fix)
 
 
 def locate(name: str) -> Path:
@@ -117,29 +113,22 @@ def locate(name: str) -> Path:
 def _load_group(folder: Path, group: str, tools: ToolFolder | None) -> Iterator[Entry]:
     query_file, ids_file = (folder / name for name in files_of(group))
     if not query_file.is_file():
-        raise UserError(
-            f"the group {group} is missing: no such file",
-            where=str(query_file),
-            fix="get the file, or leave the group out",
-        )
+        problem = f"the group {group} is missing: no such file"
+        raise UserError(problem, where=str(query_file), fix="get the file, or leave the group out")
     rows = _queries(query_file)
     ids = dict.fromkeys(_ids(ids_file) if ids_file.is_file() else rows)
     if unknown := [row_id for row_id in ids if row_id not in rows]:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        raise UserError(
-            f"names queries that do not exist: {', '.join(unknown[:5])}{more}",
-            where=str(ids_file),
-            fix=f"remove these ids, or add the queries to {query_file}",
-        )
+        problem = f"names queries that do not exist: {', '.join(unknown[:5])}{more}"
+        fix = f"remove these ids, or add the queries to {query_file}"
+        raise UserError(problem, where=str(ids_file), fix=fix)
     for row_id in (row_id for row_id in rows if row_id in ids):
         location = f"{query_file}, query {row_id}"
         query = dataset.parse_tree(Query, rows[row_id], location)
         if not query.api_list:
-            raise UserError(
-                "the query has no APIs, so it cannot be evaluated",
-                where=location,
-                fix="remove the query and its id from the data",
-            )
+            problem = "the query has no APIs, so it cannot be evaluated"
+            fix = "remove the query and its id from the data"
+            raise UserError(problem, where=location, fix=fix)
         docs = [api.doc() for api in query.api_list]
         if tools is not None:
             docs = [tools.enrich(doc) for doc in docs]
@@ -169,11 +158,8 @@ def _ids(path: Path) -> list[str]:
     if not isinstance(value, list) or any(
         isinstance(query_id, bool) or not isinstance(query_id, (int, str)) for query_id in value
     ):
-        raise UserError(
-            "contains no query ids",
-            where=str(path),
-            fix="write a list of ids, or an object with ids as its keys",
-        )
+        fix = "write a list of ids, or an object with ids as its keys"
+        raise UserError("contains no query ids", where=str(path), fix=fix)
     return [str(query_id) for query_id in value]
 
 

@@ -142,9 +142,8 @@ def _details(answer: Mapping[str, Any]) -> list[Node]:
     for step in answer_trees.walk_chain(answer):
         message = step["message"]
         if isinstance(message, Mapping):
-            message = answer_trees.json_text(
-                {**message, "arguments": _parse(message.get("arguments"))}
-            )
+            arguments = _parse(message.get("arguments"))
+            message = answer_trees.json_text({**message, "arguments": arguments})
         nodes.append(answer_trees.node(step["role"], message))
     return answer_trees.chain_nodes(nodes)
 

@@ -56,11 +56,13 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
     summary = statistics(add_rows(), RULE_SETS, LEVELS, max_unscored)
     del summary["groups"], summary["languages"]
     every = list(by_name.values())
-    judged_metrics = _judged_metrics(every)
+    judged = {name for name in OF_SKIPPED if any(group.has(name) for group in every)}
+    if not any(group.checked for group in every):
+        judged = {"sopr"}
     usable = {}
     for name, stats in summary["categories"].items():
         group = by_name[name]
-        group.judged_metrics = judged_metrics
+        group.judged_metrics = judged
         stats |= group.metrics()
         for rules in RULE_SETS:
             stats[rules] |= group.sopr(rules)
@@ -116,7 +118,7 @@ class Group:
             self._count_calls(row.metrics("official"))
         elif row.status == "skipped":
             self._skipped.append(row.id)
-        self.judge_errors += getattr(row, "error_class", None) == JUDGE_ERROR
+        self.judge_errors += row.error_class == JUDGE_ERROR
 
     def mean(self, name: str, rules: str = "official", *, answered_only: bool = False) -> Aggregate:
         """Return the mean of a metric over the rows that have it.
@@ -204,13 +206,6 @@ def _mean_votes(groups: Mapping[str, Group], rules: str) -> list[float]:
 def _spread(votes: Sequence[float]) -> float | None:
     """Return the population standard deviation of `Group.votes`, as in upstream; None if empty."""
     return pstdev(votes) if votes else None
-
-
-def _judged_metrics(groups: Sequence[Group]) -> set[str]:
-    """Return the metrics of `OF_SKIPPED` that any row has; {"sopr"} if no row was checked."""
-    if not any(group.checked for group in groups):
-        return {"sopr"}
-    return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}
 
 
 def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:

@@ -70,7 +70,10 @@ def further_tables(summary: Stats) -> list[dict[str, Any]]:
 
     def judged_cells(stats: Stats) -> list[str]:
         sowr = [percent(stats["sowr"][rate]["value"]) for rate in rates]
-        return [*sowr, *_upstream_cells(stats["official"]), *percents([stats["fac"]], VALUE)]
+        answered, spread = stats["official"]["answered_only"], stats["official"]["spread"]
+        has_spread = spread is not None and answered["value"] is not None
+        sopr = percent(answered["value"]) + (f" ± {100 * spread:.1f}" if has_spread else "")
+        return [*sowr, str(answered["n"]), sopr, *percents([stats["fac"]], VALUE)]
 
     def unjudged_cells(stats: Stats) -> list[str]:
         calls = stats["calls_per_query"]
@@ -82,12 +85,10 @@ def further_tables(summary: Stats) -> list[dict[str, Any]]:
         return [str(calls), *(percent(counts[s] / calls if calls else None) for s in SOURCES)]
 
     header = [*(f"SoWR {rate}" for rate in rates), "answered", "SoPR answered only", "FAC"]
+    unjudged_header = [*metrics, "calls per query"]
     tables = [
         {"title": "judged", **_group_table(header, groups, judged_cells)},
-        {
-            "title": "without a judge",
-            **_group_table([*metrics, "calls per query"], groups, unjudged_cells),
-        },
+        {"title": "without a judge", **_group_table(unjudged_header, groups, unjudged_cells)},
     ]
     if summary["sources"]["calls"]:
         lines = _group_table(["calls", *SOURCES], {**categories, "all": summary}, source_cells)
@@ -129,12 +130,6 @@ def notes(summary: Stats) -> list[str]:
 
 def _join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {n}" for name, n in counts.items() if n)
-
-
-def _upstream_cells(official: Stats) -> list[str]:
-    cell, spread = official["answered_only"], official["spread"]
-    varies = "" if spread is None or cell["value"] is None else f" ± {100 * spread:.1f}"
-    return [str(cell["n"]), percent(cell["value"]) + varies]
 
 
 _LIKE_FOR_LIKE = "runs are comparable only with the same judge and the same source of observations"

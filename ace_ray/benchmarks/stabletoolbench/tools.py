@@ -74,13 +74,9 @@ def published_names(doc: Doc) -> tuple[str, str, str]:
 
 
 def schemas(apis: Sequence[Api], texts: Texts = OWN) -> list[Schema]:
-    """Return the functions as tools in OpenAI's form, Finish last."""
+    """Return the functions as tools in OpenAI's form. The last is Finish, which ends an attempt
+    with or without an answer."""
     offered = [_schema(api.name, api.description, api.parameters) for api in apis]
-    return [*offered, finish_schema(texts)]
-
-
-def finish_schema(texts: Texts = OWN) -> Schema:
-    """Return the function Finish, which ends an attempt with or without an answer."""
     parameters = {
         "type": "object",
         "properties": {
@@ -92,7 +88,7 @@ def finish_schema(texts: Texts = OWN) -> Schema:
         },
         "required": ["return_type"],
     }
-    return _schema(callable_names.FINISH, texts.finish, parameters)
+    return [*offered, _schema(callable_names.FINISH, texts.finish, parameters)]
 
 
 def find(apis: Sequence[Api], called_name: str, *, exact: bool = False) -> Api | None:

@@ -21,7 +21,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.external_outputs import Entries, Output, UnscoredOutput
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.benchmarks.tau2 import tables, verdicts
+from ace_ray.benchmarks.tau2 import tables, tasks, verdicts
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, add_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
@@ -45,14 +45,6 @@ from ace_ray.benchmarks.tau2.options import (
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
 from ace_ray.benchmarks.tau2.results_file import VERSION_KEY, read_results, results_json
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings, transcript
-from ace_ray.benchmarks.tau2.tasks import (
-    UserScenario,
-    gold_episode,
-    load,
-    policy,
-    silent_episode,
-    splits,
-)
 from ace_ray.benchmarks.tau2.upstream_package import (
     DONE,
     UpstreamPackage,
@@ -111,9 +103,9 @@ class Tau2(Benchmark):
         _check_options(options, self._package)
         # Read on the driver: workers lack a copy of the data.
         self._texts = read_prompt_texts(self._package)
-        knowledge = options.knowledge
+        kind, knowledge = options.policy, options.knowledge
         self._policies = {
-            c.name: policy(self._package, c, options.policy, knowledge) for c in self._categories
+            c.name: tasks.policy(self._package, c, kind, knowledge) for c in self._categories
         }
         domains = dict.fromkeys(category.domain for category in self._categories)
         self._sources = {name: tool_sources(self._package, name, knowledge) for name in domains}
@@ -133,7 +125,7 @@ class Tau2(Benchmark):
         return [
             entry
             for category in self._categories
-            for entry in load(self._package, category, self._options.split)
+            for entry in tasks.load(self._package, category, self._options.split)
         ]
 
     def ready(self, *, named: bool) -> None:
@@ -147,10 +139,7 @@ class Tau2(Benchmark):
     def identity(self) -> Mapping[str, Any]:
         options = self._options
         protocol: dict[str, Any] = {
-            "mode": options.mode,
-            "opening": options.opening,
-            "max_steps": options.max_steps,
-            "max_errors": options.max_errors,
+            **options.model_dump(include={"mode", "opening", "max_steps", "max_errors"}),
             "answers_asked": FIRST_ANSWERS,
             "texts_sha256": self._texts.sha256,
             "policies_sha256": digest(self._policies),
@@ -185,7 +174,7 @@ class Tau2(Benchmark):
         if self._options.opening == "user":
             if category.solo:
                 messages.append({"role": "user", "content": entry.data["ticket"]})
-        elif not category.solo and not _history(entry):
+        elif not category.solo and not tasks.history_of(entry):
             messages.append({"role": "assistant", "content": self._texts.greeting})
         return messages
 
@@ -209,9 +198,18 @@ class Tau2(Benchmark):
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         category = CATEGORIES[entry.category]
+        settings = Settings(
+            native=self._is_native,
+            solo=category.solo,
+            agent_tools=self._agent_tools(category.name),
+            user_tools=self._user_tools(category, entry),
+            greeting=self._texts.greeting,
+            max_steps=self._options.max_steps,
+            max_errors=self._options.max_errors,
+        )
         async with context.sandbox() as session:
-            rollout = Rollout(context, session, self._settings(entry), self._user_system(entry))
-            end_reason = await rollout.play(self.prompt(entry), _history(entry))
+            rollout = Rollout(context, session, settings, self._user_system(entry))
+            end_reason = await rollout.play(self.prompt(entry), tasks.history_of(entry))
             before, after = await session.state()
         state: dict[str, Any] = {
             "trajectory": rollout.trajectory,
@@ -243,12 +241,8 @@ class Tau2(Benchmark):
 
     def scenario(self, entry: Entry) -> Scenario:
         category = CATEGORIES[entry.category]
-        return TauEnvironment(
-            self._sources[category.domain],
-            solo=category.solo,
-            initial_state=entry.data.get("initial_state"),
-            criteria=entry.gold,
-        )
+        state, sources = entry.data.get("initial_state"), self._sources[category.domain]
+        return TauEnvironment(sources, solo=category.solo, initial_state=state, criteria=entry.gold)
 
     def roles(self) -> Mapping[str, Role]:
         return self._roles
@@ -275,12 +269,10 @@ class Tau2(Benchmark):
         judge = partial(verdicts.verdicts, entry, sources=sources, solo=category.solo)
         verdict_pair, key = judge(episode.state), entry.content_hash()
         if key not in self._inaction:
-            self._inaction[key] = judge(silent_episode(entry).state)["official"].valid
+            self._inaction[key] = judge(tasks.silent_episode(entry).state)["official"].valid
         passes = self._inaction[key]  # None: a judge would have to tell
-        metric = {} if passes is None else {verdicts.INACTION: float(passes)}
-        return {
-            name: replace(v, metrics={**v.metrics, **metric}) for name, v in verdict_pair.items()
-        }
+        metrics = {} if passes is None else {verdicts.INACTION: float(passes)}
+        return {k: replace(v, metrics={**v.metrics, **metrics}) for k, v in verdict_pair.items()}
 
     def parse_failures(self, entry: Entry, episode: Episode) -> Answers:
         trajectory = (episode.state or {}).get("trajectory") or ()
@@ -300,7 +292,7 @@ class Tau2(Benchmark):
     def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         order = {"domains": tuple(CATEGORIES)}
         passes: dict[str, dict[str, float]] = {}
-        counted = tables.count_inaction(rows, passes)
+        counted = tables.collect_inaction(rows, passes)
         numbers = statistics.statistics(counted, cls.rule_sets, order, max_unscored)
         floors = {name: [int(sum(of.values())), len(of)] for name, of in passes.items()}
         return numbers | {"groups": {}, "inaction": floors}
@@ -369,14 +361,10 @@ class Tau2(Benchmark):
     def gold(self, entry: Entry) -> Gold:
         # A silent agent passes tasks that ask for no change. One task of mock expects a change, but
         # its gold calls do not make it.
-        right = gold_episode(self.scenario(entry), entry)
+        right = tasks.gold_episode(self.scenario(entry), entry)
         right.state[NL_MET] = [True] * len(nl_assertions(entry))
-        return Gold(
-            right,
-            silent_episode(entry),
-            may_fail=not (entry.gold or {}).get("actions"),
-            mangled_may_pass=True,
-        )
+        may_fail = not (entry.gold or {}).get("actions")
+        return Gold(right, tasks.silent_episode(entry), may_fail=may_fail, mangled_may_pass=True)
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
@@ -396,11 +384,11 @@ class Tau2(Benchmark):
             if domain not in self._sources:
                 sources = tool_sources(self._package, domain, self._options.knowledge)
                 self._sources[domain] = replace(sources, is_trusted=self._copy_is_trusted)
-            return load(self._package, CATEGORIES[name], self._options.split)
+            return tasks.load(self._package, CATEGORIES[name], self._options.split)
 
         @cache
         def load_all_splits(_: str, name: str) -> list[Entry]:
-            return load(self._package, CATEGORIES[name], None)
+            return tasks.load(self._package, CATEGORIES[name], None)
 
         categories = [category.name for category in self._package.categories]
         return Entries(
@@ -436,35 +424,19 @@ class Tau2(Benchmark):
         names = None if entry is None else entry.data.get("user_tools")
         return [tool for tool in tools if names is None or tool["function"]["name"] in names]
 
-    def _settings(self, entry: Entry) -> Settings:
-        category = CATEGORIES[entry.category]
-        return Settings(
-            native=self._is_native,
-            solo=category.solo,
-            agent_tools=self._agent_tools(category.name),
-            user_tools=self._user_tools(category, entry),
-            greeting=self._texts.greeting,
-            max_steps=self._options.max_steps,
-            max_errors=self._options.max_errors,
-        )
-
     def _agent_system(self, entry: Entry) -> str:
-        category = CATEGORIES[entry.category]
-        followed = self._policies[category.name]
-        if category.solo:
-            text = self._texts.solo_prompt(followed, entry.data["ticket"])
-        else:
-            text = self._texts.agent_prompt(followed)
+        solo = CATEGORIES[entry.category].solo
+        ticket = entry.data["ticket"] if solo else None
+        text = self._texts.agent_prompt(self._policies[entry.category], ticket)
         if self._is_native:
             return text
-        who = "solo" if category.solo else "agent"
-        return add_protocol(text, self._agent_tools(category.name), who)
+        return add_protocol(text, self._agent_tools(entry.category), "solo" if solo else "agent")
 
     def _user_system(self, entry: Entry) -> str:
         category = CATEGORIES[entry.category]
         if category.solo:
             return ""
-        scenario = UserScenario.model_validate(entry.data["user_scenario"]).text()
+        scenario = tasks.UserScenario.model_validate(entry.data["user_scenario"]).text()
         tools = self._user_tools(category, entry)
         text = self._texts.user_prompt(scenario, tools=bool(tools))
         return text if self._is_native or not tools else add_protocol(text, tools, "user")
@@ -536,11 +508,11 @@ def _count_tasks(package: UpstreamPackage) -> Mapping[str, int]:
     rows = {}
     for category in package.categories:
         for kind, knowledge in product(("manual", "workflow"), KNOWLEDGE):
-            policy(package, category, kind, knowledge)
-        for split in splits(package, category.domain):
+            tasks.policy(package, category, kind, knowledge)
+        for split in tasks.splits(package, category.domain):
             # Other splits have tasks without a ticket, which solo mode needs.
             if split == "base" or not category.solo:
-                rows[f"{category.name}/{split}"] = len(load(package, category, split))
+                rows[f"{category.name}/{split}"] = len(tasks.load(package, category, split))
     for domain in dict.fromkeys(category.domain for category in package.categories):
         check_domain(replace(tool_sources(package, domain), is_trusted=True))
     return rows
@@ -550,11 +522,7 @@ def _model_name(summary: Mapping[str, Any]) -> str:
     """Return the last part of the model's source: ``name`` for ``<developer>/<name>`` or a path."""
     model = summary.get("model")
     source = model.get("source") if isinstance(model, Mapping) else model
-    return str(source).rstrip("/").rpartition("/")[2] or str(source)
-
-
-def _history(entry: Entry) -> Sequence[Mapping[str, Any]]:
-    return (entry.data.get("initial_state") or {}).get("message_history") or ()
+    return Path(str(source)).name or str(source)
 
 
 def _has_user_tools(category: Category) -> bool:

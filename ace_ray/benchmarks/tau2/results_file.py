@@ -111,19 +111,10 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
             "timestamp": at,
         }
         if message["role"] == "tool":
-            yield fields | {
-                "id": message["id"],
-                "requestor": message["requestor"],
-                "error": message["error"],
-            }
+            yield fields | {key: message[key] for key in ("id", "requestor", "error")}
             continue
         calls = [
-            {
-                "id": call["id"],
-                "name": call["name"],
-                "arguments": arguments_of(call["arguments"]),
-                "requestor": call.get("requestor", message["role"]),
-            }
+            {"requestor": message["role"], **call, "arguments": arguments_of(call["arguments"])}
             for call in message.get("tool_calls") or ()
         ]
         yield fields | {"tool_calls": calls or None}
@@ -278,24 +269,16 @@ def _episode(tree: Any, end_reason: Any, *, solo: bool) -> Episode:
     check_depth(tree, MOST_ROW_DEPTH)
     trajectory = [message.to_dict() for message in _Dialogue.model_validate(tree).messages]
     last = trajectory[-1] if trajectory else {"role": "", "content": ""}
+    text = last["content"]
+    # The rule of `Rollout.stopped`.
+    stopped = last["role"] == "assistant" and text == STOP
+    if not solo:
+        is_marked = any(mark in text for mark in ENDS)
+        stopped = last["role"] == "user" and not last.get("tool_calls") and is_marked
+    stopped = end_reason in STOPS or stopped
+    spoken = [message for message in trajectory if message["role"] != "system"]
     return Episode(
-        messages=[
-            {"role": message["role"], "content": message["content"]}
-            for message in trajectory
-            if message["role"] != "system"
-        ],
-        output=last["content"],
-        state={
-            "trajectory": trajectory,
-            "ended": end_reason,
-            "stopped": end_reason in STOPS or _is_end_message(last, solo=solo),
-        },
+        messages=[{"role": message["role"], "content": message["content"]} for message in spoken],
+        output=text,
+        state={"trajectory": trajectory, "ended": end_reason, "stopped": stopped},
     )
-
-
-def _is_end_message(last: Mapping[str, Any], *, solo: bool) -> bool:
-    """Return whether the last message ends the episode, by the rule of `Rollout.stopped`."""
-    if solo:
-        return bool(last["role"] == "assistant" and last["content"] == STOP)
-    marked = any(mark in last["content"] for mark in ENDS)
-    return last["role"] == "user" and not last.get("tool_calls") and marked

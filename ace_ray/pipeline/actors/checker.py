@@ -61,7 +61,9 @@ class Checker:
             rows.sort(key=lambda row: row["row_id"] in isolated)
             checked = [self._check(row, isolated.get(row["row_id"])) for row in rows]
             judged_rows = [self._tally_tuple(row) for row in checked]
-            self._coordinator.accept.remote(self._process, RowReport(ended=ids, judged=judged_rows))
+            self._coordinator.note_unless_stopped.remote(
+                self._process, RowReport(ended=ids, judged=judged_rows)
+            )
             return pa.Table.from_pylist(checked, schema=self._schema)
         except Exception as error:
             report(self._coordinator, "a checker failed", error)

@@ -68,8 +68,8 @@ class _ProcessState:
 
 class Coordinator:
     """Actor that keeps a `Tally` and the state of all processes, but no rows, for one pass over the
-    pending rows. Processes report about their rows (`accept`), about themselves (`register_start`,
-    `update_process`), and about the weights of their engines."""
+    pending rows. Processes report about their rows (`note_unless_stopped`), about themselves
+    (`register_start`, `update_process`), and about the weights of their engines."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Coordinator:
         Constructors of actors do not get the refs: restarts of the actors would depend on them."""
         return self._shared
 
-    def accept(self, process: ProcessInfo, report: RowReport) -> bool:
+    def note_unless_stopped(self, process: ProcessInfo, report: RowReport) -> bool:
         """Note the ``report`` of ``process`` about its rows, and return True. If the report starts
         rows of a stopped run, note nothing and return False."""
         if report.entered is not None:
@@ -242,8 +242,7 @@ class Coordinator:
             phase: the phase of the engine's start (`ace_ray.models.start_phases`).
             facts: facts about the process, which is ready from now on.
             load: the load of the engine.
-            death: why the process ends itself, or is killed.
-        """
+            death: why the process ends itself, or is killed."""
         state = self._processes.get(process.actor)
         if state is None or state.process != process:
             state = _ProcessState(process)  # the process was removed or replaced: keep nothing
@@ -267,8 +266,7 @@ class Coordinator:
 
         Args:
             death: why the worker died; None if its rows have ended or were given back.
-            node: whether the worker's node is gone.
-        """
+            node: whether the worker's node is gone."""
         state = self._processes.pop(actor, None)
         if state is None or not state.ready or death is None:
             return
@@ -345,8 +343,7 @@ def start_coordinator(
         had_success: whether engines of this run have started before.
         metrics: makes the `Metrics` in the actor; None for no metrics.
         name: name of the actor. Actors that can restart find it by this name, because a restart
-            must not depend on a handle (`Coordinator.shared_refs`).
-    """
+            must not depend on a handle (`Coordinator.shared_refs`)."""
     # The actor takes no logical CPU, which the pools need in a small cluster. It runs on the
     # driver's node, because other nodes may leave during the run, and have another clock.
     node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)

@@ -57,7 +57,9 @@ class EngineWorker:
             run = job.pending[0] if answer.run is None else answer.run
             self._candidate = WeightLoader(job, self._process, self._clock, run)
             self._engine = self._candidate.engine
-            self._reports = RowReporter(partial(self._coordinator.accept.remote, self._process))
+            self._reports = RowReporter(
+                partial(self._coordinator.note_unless_stopped.remote, self._process)
+            )
             self._episodes = EpisodeRunner(
                 job,
                 self._engine,
@@ -165,7 +167,7 @@ class EngineWorker:
                 await self._health_check()
             if self._stopping:  # the check may have taken long
                 return []
-            starting = [row for row in rows if self._times.can_end(run, self._category_of(row))]
+            starting = [row for row in rows if self._times.can_end(run, *self._kind_of(row))]
             started = {row["row_id"] for row in starting}
             late = [row["row_id"] for row in rows if row["row_id"] not in started]
             if not starting:
@@ -193,13 +195,15 @@ class EngineWorker:
     def _row_ended(self, group: Group, row: Mapping[str, Any], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(row["row_id"], None)
         if not task.cancelled() and task.exception() is None:
-            self._times.add(self._category_of(row), task.result()["duration_s"])
+            category, length = self._kind_of(row)
+            self._times.add(category, task.result()["duration_s"], length)
         self._admission.free_place(group)
         self._reports.end_row(row["row_id"])
 
-    def _category_of(self, row: Mapping[str, Any]) -> str:
+    def _kind_of(self, row: Mapping[str, Any]) -> tuple[str, float]:
+        """Return the category and the length of ``row``, as `RowTimes` needs them."""
         entry, _ = self._episodes.entry(row)
-        return f"{entry.benchmark}/{entry.category}"
+        return f"{entry.benchmark}/{entry.category}", row["length"]
 
     async def _health_check(self) -> None:
         """Make one request before an isolated row runs, unless a row has ended in this engine. If

@@ -176,7 +176,9 @@ class WeightLoader:
         except _TRANSIENT as error:
             await self._end(str(error), None)
         spent = self._clock.read(), self._clock.output_tokens
-        self._coordinator.accept.remote(self._process, RowReport(self.run, spent=spent))
+        self._coordinator.note_unless_stopped.remote(
+            self._process, RowReport(self.run, spent=spent)
+        )
         self._clock.restart()
         self._clock.enter_state("load")
         if self.run in self._broken and not self._adapters:
@@ -334,7 +336,7 @@ class MonitoredEngine:
 
     def load(self, rows: int) -> EngineLoad:
         """Return the engine's load with ``rows`` rows in flight. Called from another thread."""
-        return self._calls._replace(rows=rows)
+        return self._calls._replace(rows=rows, running=self._pending)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Return the logprob of each token of ``text`` as the answer to ``messages``."""

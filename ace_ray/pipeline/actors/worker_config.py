@@ -94,11 +94,8 @@ def report(coordinator: Any, subject: str, error: Exception, *, store: bool = Fa
     ``subject`` is the beginning of the message. ``store``: whether rows could not be stored."""
     is_known = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if is_known else f"{type(error).__name__}: {error}"
-    ray.get(
-        coordinator.note_failure.remote(
-            f"{subject}: {replace_surrogates(line)[:2000]}", store=store
-        )
-    )
+    line = f"{subject}: {replace_surrogates(line)[:2000]}"
+    ray.get(coordinator.note_failure.remote(line, store=store))
 
 
 def register(coordinator: Any, process: ProcessInfo) -> StartReply:

@@ -42,10 +42,8 @@ class Writer:
         self._job, self._rows, self._calls = job, rows, calls
         self._coordinator, self._process = job.coordinator, this_process("writer")
         self._rows_end_at = job.rows_end_here(register(self._coordinator, self._process))
-        tally = ray.get(job.coordinator.read.remote())
-        self._piles = [
-            _Pile(total - tally.counts_of(run).stored) for run, total in enumerate(planned)
-        ]
+        counts_of = ray.get(job.coordinator.read.remote()).counts_of
+        self._piles = [_Pile(total - counts_of(run).stored) for run, total in enumerate(planned)]
         self._writing: list[float] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining = False
@@ -111,7 +109,9 @@ class Writer:
             raise
         finally:
             self._writing.remove(began)
-        self._coordinator.accept.remote(self._process, RowReport(run, stored=table.num_rows))
+        self._coordinator.note_unless_stopped.remote(
+            self._process, RowReport(run, stored=table.num_rows)
+        )
 
     def _write(self, run: RunTarget, table: pa.Table) -> None:
         """Store the rows. Errors of the store are retried for `store_retry_timeout_s`: the store
@@ -126,7 +126,7 @@ class Writer:
                 if time.monotonic() + wait > until:
                     raise
                 line = f"cannot store results yet, retrying: {replace_surrogates(str(error))}"
-                self._coordinator.accept.remote(self._process, RowReport(notice=line))
+                self._coordinator.note_unless_stopped.remote(self._process, RowReport(notice=line))
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)
 

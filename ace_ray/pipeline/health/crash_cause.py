@@ -108,8 +108,7 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
 
     Args:
         cores: the `multiprocessing.Process`es of an engine that has stopped answering.
-        oom_before: `oom_kills` before the rows in flight began.
-    """
+        oom_before: `oom_kills` before the rows in flight began."""
     end = time.monotonic() + EXIT_S
     for core in cores:
         with suppress(psutil.Error):

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import psutil
@@ -62,12 +62,14 @@ class Death(NamedTuple):
 
 
 class EngineLoad(NamedTuple):
-    """Rows in flight at an engine worker, and totals of its ended model calls and their tokens."""
+    """Rows in flight at an engine worker, totals of its ended model calls and their tokens, and
+    ``running``, the calls in its engine."""
 
     rows: int = 0
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    running: int = 0
 
 
 def this_process(kind: Kind) -> ProcessInfo:
@@ -98,45 +100,35 @@ def give_back_memory() -> None:
         trim(0)
 
 
+@dataclass(eq=False)
 class Heartbeat:
-    """The heartbeat thread of one process. The thread calls the given functions.
+    """The heartbeat thread of one process. The thread calls the given functions."""
 
-    Args:
-        coordinator: actor handle of the run's `Coordinator`.
-        stall_timeout_s: seconds without progress after which the process ends itself.
-        busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
-            None if no work is pending.
-        rows_at_work: returns the ids of the rows in flight, or None as in `Death.rows`.
-        outside: returns the external cause that has stopped the work, or "". Called before the
-            process ends itself.
-        on_drain: called once when the process must end its work; receives the seconds left.
-        load: returns the engine's load for the progress line; None if there is no engine.
-    """
+    coordinator: Any
+    """Actor handle of the run's `Coordinator`."""
+    process: ProcessInfo
+    _: KW_ONLY
+    stall_timeout_s: float
+    """Seconds without progress after which the process ends itself."""
+    busy_since: Callable[[], float | None]
+    """Returns the time of the last progress (`time.monotonic`), or None if no work is pending."""
+    rows_at_work: Callable[[], Sequence[str] | None] = lambda: None
+    """Returns the ids of the rows in flight, or None as in `Death.rows`."""
+    outside: Callable[[], str] = lambda: ""
+    """Returns the external cause of a stall, or "". Called before the process ends itself."""
+    on_drain: Callable[[float], None] | None = None
+    """Called once when the process must end its work; receives the seconds left."""
+    load: Callable[[], EngineLoad | None] = lambda: None
+    """Returns the engine's load for the progress line; None if there is no engine."""
 
-    def __init__(
-        self,
-        coordinator: Any,
-        process: ProcessInfo,
-        *,
-        stall_timeout_s: float,
-        busy_since: Callable[[], float | None],
-        rows_at_work: Callable[[], Sequence[str] | None] = lambda: None,
-        outside: Callable[[], str] = lambda: "",
-        on_drain: Callable[[float], None] = lambda seconds: None,
-        load: Callable[[], EngineLoad | None] = lambda: None,
-    ) -> None:
-        self._coordinator, self._process = coordinator, process
-        self._stall_timeout_s, self._busy_since = stall_timeout_s, busy_since
-        self._rows_at_work = rows_at_work
-        self._outside, self._load = outside, load
-        self._on_drain: Callable[[float], None] | None = on_drain
+    def __post_init__(self) -> None:
         threading.Thread(target=self._loop, name="heartbeat", daemon=True).start()
 
     def _loop(self) -> None:
         import ray
 
         while True:
-            time.sleep(min(BEAT_S, self._stall_timeout_s / 4))
+            time.sleep(min(BEAT_S, self.stall_timeout_s / 4))
             # Separately: a process without heartbeats is killed, whatever else fails in it.
             for step in (self._end_if_stalled, self._beat):
                 try:
@@ -147,19 +139,19 @@ class Heartbeat:
                     log.error("a heartbeat failed", traceback=traceback.format_exc())
 
     def _end_if_stalled(self) -> None:
-        since = self._busy_since()
+        since = self.busy_since()
         silent = 0.0 if since is None else time.monotonic() - since
-        if silent > self._stall_timeout_s:
-            why = f"no answer for {silent:.0f} s (timeout {self._stall_timeout_s:g} s)"
-            die(self._coordinator, self._process, why, self._outside(), self._rows_at_work())
+        if silent > self.stall_timeout_s:
+            why = f"no answer for {silent:.0f} s (timeout {self.stall_timeout_s:g} s)"
+            die(self.coordinator, self.process, why, self.outside(), self.rows_at_work())
 
     def _beat(self) -> None:
         import ray
 
-        answer = self._coordinator.update_process.remote(self._process, load=self._load())
-        if (remaining_s := ray.get(answer, timeout=30)) is not None and self._on_drain is not None:
-            self._on_drain(remaining_s)
-            self._on_drain = None
+        answer = self.coordinator.update_process.remote(self.process, load=self.load())
+        if (remaining_s := ray.get(answer, timeout=30)) is not None and self.on_drain is not None:
+            self.on_drain(remaining_s)
+            self.on_drain = None
 
 
 def die(

@@ -167,8 +167,7 @@ class Isolation:
 
         Args:
             at_work: rows in flight that the process has reported; None: the rows noted by `enter`.
-            outside: whether the cause is external.
-        """
+            outside: whether the cause is external."""
         noted = self.at_work.pop(process, {})
         rows = list(noted if at_work is None else at_work)
         before = self.states_of(rows)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
 import psutil
@@ -39,6 +40,7 @@ BUG_ROWS = 32
 END_S = 30.0
 
 
+@dataclass(eq=False)
 class HealthMonitor:
     """Context manager that reads the coordinator's tally once a second while a graph runs.
 
@@ -46,23 +48,18 @@ class HealthMonitor:
     makes this driver the only one of the run. (``lost`` returns the reason, or "".) It kills frozen
     processes. After a stop request it lets rows in flight end."""
 
-    def __init__(
-        self,
-        coordinator: Any,
-        config: RunConfig,
-        interrupts: Interrupts,
-        lost: Callable[[], str],
-        *,
-        rows: int,
-        had_success: bool,
-        rows_end_at: float | None = None,
-        utilization: Utilization | None = None,
-    ) -> None:
-        self._coordinator, self._config = coordinator, config
-        self._interrupts, self._lost = interrupts, lost
-        self._rows, self._had_success = rows, had_success
+    coordinator: Any
+    config: RunConfig
+    interrupts: Interrupts
+    lost: Callable[[], str]
+    _: KW_ONLY
+    rows: int
+    had_success: bool
+    rows_end_at: InitVar[float | None] = None
+    utilization: Utilization = field(default_factory=Utilization)
+
+    def __post_init__(self, rows_end_at: float | None) -> None:
         self._rows_end_at = math.inf if rows_end_at is None else rows_end_at
-        self._utilization = utilization or Utilization()
         self._latest = Tally()
         self._progress: Progress | None = None
         self._answered_at = time.monotonic()
@@ -79,20 +76,20 @@ class HealthMonitor:
         self._thread = threading.Thread(target=self._loop, name="health monitor", daemon=True)
 
     def __enter__(self) -> HealthMonitor:
-        self._interrupts.abort_at(None)  # from now on `_loop` looks at the time
-        self._interrupts.drainable = True
+        self.interrupts.abort_at(None)  # from now on `_loop` looks at the time
+        self.interrupts.drainable = True
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._interrupts.drainable = False
+        self.interrupts.drainable = False
         self._over.set()
         self._thread.join(timeout=10)
 
     def start_timer(self) -> None:
         """Start the timeout `start_timeout_s` and the progress lines."""
-        engine = "endpoint worker" if self._config.backend == ENDPOINT else "engine"
-        self._progress = Progress(self._rows, engine)
+        engine = "endpoint worker" if self.config.backend == ENDPOINT else "engine"
+        self._progress = Progress(self.rows, engine)
         self._answered_at = self._engine_at = time.monotonic()
 
     def _timeout_s(self, limit_s: float) -> float:
@@ -104,7 +101,7 @@ class HealthMonitor:
         import ray
 
         with suppress(Exception):  # the cluster may be gone; use the latest tally
-            read = self._coordinator.read.remote()
+            read = self.coordinator.read.remote()
             self._latest = ray.get(read, timeout=self._timeout_s(30.0))
             self._answered_at = time.monotonic()
         return self._latest
@@ -113,8 +110,8 @@ class HealthMonitor:
         """Return the coordinator's final tally, and print the engine crashes that were not printed
         yet. On a busy machine, the last tally that `_loop` has read may be old."""
         tally = self.refresh()
-        self._utilization.count_time(tally)
-        self._utilization.end()
+        self.utilization.count_time(tally)
+        self.utilization.end()
         self._tell_deaths(tally)
         return tally
 
@@ -124,39 +121,38 @@ class HealthMonitor:
                 tally = self.refresh()
                 if self._over.is_set():
                     return
-                self._utilization.count_time(tally)
-                self._interrupts.repeat_abort()
+                self.utilization.count_time(tally)
+                self.interrupts.repeat_abort()
                 self._tell_deaths(tally)
                 if self._progress is not None:
                     self._progress.show(tally)
                 self._stop_if_asked(tally)
                 if (error := self._reason_to_end(tally)) is not None:
-                    self._interrupts.abort(error)
+                    self.interrupts.abort(error)
                 self._end_frozen(tally)
         except Exception as error:  # noqa: BLE001 - nothing else might end the run
             if not self._over.is_set():  # else the cluster is gone, as intended
-                self._interrupts.abort(error)
+                self.interrupts.abort(error)
 
     def _stop_if_asked(self, tally: Tally) -> None:
-        now_s, grace = time.monotonic(), self._config.drain_timeout_s
+        now_s, grace = time.monotonic(), self.config.drain_timeout_s
         at_limit = now_s > self._rows_end_at
         if at_limit:
             # Rows that still run take longer than expected, and are handed back.
-            self._interrupts.is_interrupted, grace = True, 0.0
-        if not self._interrupts.is_interrupted:
+            self.interrupts.is_interrupted, grace = True, 0.0
+        if not self.interrupts.is_interrupted:
             return
         if not tally.workers:  # nothing is in flight
-            line = f"{TIME_LIMIT}: {self._rows - tally.stored} rows are left" if at_limit else ""
-            self._interrupts.abort(KeyboardInterrupt(line))
+            line = f"{TIME_LIMIT}: {self.rows - tally.stored} rows are left" if at_limit else ""
+            self.interrupts.abort(KeyboardInterrupt(line))
         elif self._drain_until is None:
             self._drain_until = now_s + grace + END_S
-            self._coordinator.drain.remote(grace)
+            self.coordinator.drain.remote(grace)
             line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
             log.warning("the time limit is reached: the run stops" if at_limit else line)
         elif now_s > min(self._drain_until, self._stopped_at):
-            self._interrupts.abort(
-                _transient_error("rows in flight did not stop in time and stay pending")
-            )
+            line = "rows in flight did not stop in time and stay pending"
+            self.interrupts.abort(_transient_error(line))
 
     def _tell_deaths(self, tally: Tally) -> None:
         """Print at most `DEATH_LINES` lines about engine crashes that were not printed yet."""
@@ -167,7 +163,7 @@ class HealthMonitor:
         for line in new[:DEATH_LINES]:
             engine_log: Sequence[str] = ()
             with suppress(Exception):  # the cluster may be gone
-                reply = self._coordinator.pop_death_log.remote(line)
+                reply = self.coordinator.pop_death_log.remote(line)
                 engine_log = ray.get(reply, timeout=self._timeout_s(30.0))
             log.warning(f"engine worker {line}", event="engine_died", engine_log=engine_log)
         if len(new) > DEATH_LINES:
@@ -175,38 +171,38 @@ class HealthMonitor:
             log.warning(line, event="engine_died")
 
     def _end_frozen(self, tally: Tally) -> None:
-        limit = max(FROZEN_S, self._config.engine_stall_timeout_s)
+        limit = max(FROZEN_S, self.config.engine_stall_timeout_s)
         for process, silent in tally.silent.items():
             if self._over.is_set():
                 return
             if silent > limit and process not in self._frozen:
                 # A process that `_kill` does not find was removed after its work, or is restarting.
-                self._frozen[process] = _kill(self._coordinator, process, self._timeout_s(60.0))
+                self._frozen[process] = _kill(self.coordinator, process, self._timeout_s(60.0))
                 if self._frozen[process]:
                     line = f"{NAMES[process.kind]} {process.name} does not respond and is killed"
                     log.warning(line)
 
     def _find_gone(self, tally: Tally) -> ProcessInfo | None:
         """Return a process that starts too slowly or died long ago without a successor, or None."""
-        limit_s = self._config.start_timeout_s
+        limit_s = self.config.start_timeout_s
         killed = {process: s for process, s in tally.silent.items() if self._frozen.get(process)}
         late = [process for process, age in (tally.starting | killed).items() if age > limit_s]
-        if tally.stored < self._rows:
+        if tally.stored < self.rows:
             # Rows of an engine that was removed may still be on their way to the store.
-            limit_s += self._config.store_retry_timeout_s
+            limit_s += self.config.store_retry_timeout_s
             late += [p for p, s in tally.silent.items() if p in self._frozen and s > limit_s]
         # In an elastic run other engines get the rows of a lost engine.
-        is_elastic = self._config.worker_range
+        is_elastic = self.config.worker_range
         return next((p for p in late if p.kind != "engine" or not is_elastic), None)
 
     def _reason_to_end(self, tally: Tally) -> LeaseLost | RunFailed | None:
-        now_s, limit_s = time.monotonic(), self._config.start_timeout_s
-        if lost := self._lost():
+        now_s, limit_s = time.monotonic(), self.config.start_timeout_s
+        if lost := self.lost():
             return LeaseLost(lost)
         if (silent := now_s - self._answered_at) > COORDINATOR_S:
             return _transient_error(f"the run's coordinator has not answered for {silent:.0f} s")
         engines = {process for process in tally.silent if process.kind == "engine"}
-        if engines - self._frozen.keys() or (tally.workers and not self._config.worker_range):
+        if engines - self._frozen.keys() or (tally.workers and not self.config.worker_range):
             self._engine_at = now_s
         if now_s - self._engine_at > limit_s:
             limit = f"{limit_s:g} s (start_timeout_s)"
@@ -214,16 +210,15 @@ class HealthMonitor:
                 return RunFailed(f"no engine started within {limit}", resumable=True)
             return _transient_error(f"no engine is left, and no new one started within {limit}")
         if (gone := self._find_gone(tally)) is not None:
-            return _transient_error(
-                f"the {NAMES[gone.kind]} {gone.name} is gone and was not replaced"
-            )
-        if not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
+            name = f"{NAMES[gone.kind]} {gone.name}"
+            return _transient_error(f"the {name} is gone and was not replaced")
+        if not self.had_success and (bug := tally.bug(BUG_ROWS)) is not None:
             return RunFailed(bug.line)
         if tally.no_progress:
             return RunFailed(tally.failure, resumable=True)
         if tally.failure and not tally.workers:
-            again = self._had_success and not tally.store_failed
-            return RunFailed(tally.failure, resumable=self._had_success, again=again)
+            again = self.had_success and not tally.store_failed
+            return RunFailed(tally.failure, resumable=self.had_success, again=again)
         return None
 
 

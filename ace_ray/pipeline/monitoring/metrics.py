@@ -45,8 +45,7 @@ class Metrics:
     Args:
         runs: (id, model, number of planned rows) of each run. Counters of rows and tokens have the
             tags ``run_id`` and ``model`` of their run. Other metrics have the tags of the current
-            run: the last of ``runs`` of which a row was evaluated.
-    """
+            run: the last of ``runs`` of which a row was evaluated."""
 
     def __init__(self, runs: Sequence[tuple[str, str, int]]) -> None:
         from ray.util.metrics import Counter, Gauge

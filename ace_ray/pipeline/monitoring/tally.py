@@ -267,10 +267,8 @@ class Progress:
             for key, shares in tally.accuracies().items()
         )
         parts.append(", ".join(accuracies))
-        tokens, seconds = (
-            "{:,} prompt + {:,} output tokens".format(*tally.token_counts),
-            _seconds(tally),
-        )
+        tokens = "{:,} prompt + {:,} output tokens".format(*tally.token_counts)
+        seconds = _seconds(tally)
         if seconds is not None:
             parts.append(f"{tokens}, {tally.tokens / seconds:.0f} tokens/s")
             # The longest rows come first, so an early estimate would be far too long.

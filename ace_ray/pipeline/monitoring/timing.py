@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from statistics import median
 from typing import Any, Literal
 
 from ace_ray.cluster.resources import Resources
@@ -94,6 +95,8 @@ def timing(
     seconds = sum(counts.seconds_until(counts.last_row_at) for counts in passes)
     stored = sum(counts.seconds_until(counts.last_stored_at) for counts in passes)
     ready_at = next((counts.ready_at for counts in passes if counts.ready_at), None)
+    end = max((counts.last_row_at for counts in passes if counts.last_row_at), default=0.0)
+    rows = sum(counts.ended_rows for counts in passes)
     first = next((counts.first_row_at for counts in passes if counts.first_row_at), None)
     tokens = sum(counts.prompt_tokens + counts.completion_tokens for counts in passes)
     workers = [worker for tally in tallies for worker in tally.workers]
@@ -111,11 +114,12 @@ def timing(
         "until_first_row_s": _phases(began, plan=planned, **ends),
         "generation_wall_s": round(seconds, 2),
         "until_stored_s": round(stored, 2) if stored else None,
-        "rows_evaluated": sum(counts.ended_rows for counts in passes),
+        "rows_evaluated": rows,
         "tokens_per_s": _rate(tokens, seconds),
         "output_tokens_per_s": _rate(sum(n for _, (_, n) in work), spent["generation"]),
         "waits": _waits(use, spent["tool"]),
         "rows_in_flight": use.rows_in_flight(),
+        "pace": _pace(use, rows, sum(spent.values()), ready_at or end, end),
         "passes": len(tallies),
         "workers": [_worker(worker, dict(work)) for worker in workers],
         "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
@@ -154,6 +158,20 @@ def _worker(
     seconds, tokens = work.get(facts["worker"], ({}, 0))
     worker_facts = {key: fact for key, fact in facts.items() if key != "engine"}
     return {**worker_facts, "output_tokens_per_s": _rate(tokens, seconds.get("generation", 0.0))}
+
+
+def _pace(use: Use, rows: int, engine_s: float, ready_at: float, end: float) -> dict[str, float]:
+    """Return ``until_90_s``, the seconds from ``ready_at`` until 90 % of the rows had ended;
+    ``last_tenth``, the share of the time until ``end`` after that; ``episodes_per_engine_hour``;
+    and ``calls_per_engine``, the median of the model calls in flight; without unknown figures."""
+    pace = {"episodes_per_engine_hour": round(3600 * rows / engine_s, 1)} if engine_s else {}
+    if use.calls:
+        pace["calls_per_engine"] = round(median(use.calls), 1)
+    if use.most_rows_at and ready_at < end:  # else the run has no last tenth
+        until_s = min(use.most_rows_at, end) - ready_at
+        pace["until_90_s"] = round(until_s, 2)
+        pace["last_tenth"] = round(1 - until_s / (end - ready_at), 4)
+    return pace
 
 
 def _rate(tokens: int, seconds: float) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,9 @@ CAUSES = ("start", "no_rows", "tail", "checker", "store")
 
 # Maximum number of intervals of `Use.rows_in_flight`.
 MOST_POINTS = 120
+
+# Share of a pass's rows that have ended before the tail of a run begins.
+MOST_ROWS = 0.9
 
 
 class Backlog(NamedTuple):
@@ -38,6 +41,9 @@ class Use:
         # All seconds of engines, and the seconds of engines that waited.
         self.engine_s = 0.0
         self.waited_s: dict[str, float] = dict.fromkeys(CAUSES, 0.0)
+        # Model calls in flight per engine at each look, and the first look with `MOST_ROWS`.
+        self.calls = array("f")
+        self.most_rows_at: float | None = None
         # After each added interval: the seconds so far, and the sum of seconds x rows in flight.
         self._ends, self._totals = array("d", [0.0]), array("d", [0.0])
 
@@ -76,14 +82,14 @@ class Utilization:
         self._at: float | None = None
         # Workers that the graph starts with, and the largest number seen.
         self._workers = self._peak = 0
-        # Runs of the graph that are not concluded, in order.
-        self._runs: list[int] = []
+        # Run of the graph that is not concluded -> number of its planned rows, in order.
+        self._planned: dict[int, int] = {}
         self._uses: dict[int, Use] = {}
 
-    def begin(self, workers: int, runs: Iterable[int]) -> None:
-        """Note that a graph starts ``workers`` engine workers for ``runs``."""
+    def begin(self, workers: int, pending: Mapping[int, Sized]) -> None:
+        """Note that a graph starts ``workers`` engine workers for the ``pending`` rows of runs."""
         self._workers, self._peak, self._backlog, self._at = workers, 0, Backlog(), self._clock()
-        self._runs = sorted(runs)
+        self._planned = {run: len(pending[run]) for run in sorted(pending)}
 
     def note(self, backlog: Backlog) -> None:
         self._backlog = backlog
@@ -95,10 +101,10 @@ class Utilization:
                 return
             now_s = self._clock()
             seconds, self._at = now_s - self._at, now_s
-            if not self._runs:
+            if not self._planned:
                 return
-            loaded = [r for r in self._runs if r in tally.runs and tally.runs[r].ready_at]
-            use = self._uses.setdefault(max(loaded, default=self._runs[0]), Use())
+            loaded = [r for r in self._planned if r in tally.runs and tally.runs[r].ready_at]
+            use = self._uses.setdefault(max(loaded, default=min(self._planned)), Use())
             engines, backlog = tally.engines, self._backlog
             self._peak = max(self._peak, sum(engines))
             starting = engines.starting + max(0, self._workers - self._peak)
@@ -108,6 +114,12 @@ class Utilization:
             use.waited_s["tail" if late else "start"] += seconds * engines.unused
             use.waited_s[_cause(tally, backlog)] += seconds * engines.idle
             use.add_rows_in_flight(seconds, tally.in_flight)
+            if engines.at_work:
+                use.calls.append(tally.load.running / engines.at_work)
+            for run in tally.runs.keys() & self._planned.keys():
+                use = self._uses.setdefault(run, Use())
+                if tally.runs[run].ended_rows >= MOST_ROWS * self._planned[run]:
+                    use.most_rows_at = use.most_rows_at or now_s
 
     def end(self) -> None:
         """Note that the graph has ended."""
@@ -116,7 +128,7 @@ class Utilization:
     def take(self, run: int) -> Use:
         """Return and forget the `Use` of a run that is concluded."""
         with self._lock:
-            self._runs = [index for index in self._runs if index != run]
+            self._planned.pop(run, None)
             return self._uses.pop(run, None) or Use()
 
 

@@ -53,11 +53,8 @@ def choose_format(
     without = "" if native is None else native.without_native
     instead = without and f", or write {without}"
     if facts.writes_by_code and model.chat_template is not None:
-        raise UserError(
-            "vLLM formats this family's chats in code and reads no template",
-            where="model.chat_template",
-            fix="leave it out",
-        )
+        problem = "vLLM formats this family's chats in code and reads no template"
+        raise UserError(problem, where="model.chat_template", fix="leave it out")
     template = None
     if model.chat_template is not None:
         template = config_text(model.chat_template)

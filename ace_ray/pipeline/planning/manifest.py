@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.sizes import local_size
 from ace_ray.pipeline.planning.plan import Plan
-from ace_ray.storage.stored import Manifest
+from ace_ray.storage.stored import Manifest, timestamp
 
 
 def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +37,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         {"name": benchmark.source or name, **benchmark.resolved(), **plan.restricted.get(name, {})}
         for name, benchmark in plan.benchmarks.items()
     ]
-    resolved["ids"] = None  # each benchmark in the manifest has its own ids
+    # Each benchmark in the manifest has its own ids; only the order of rows depends on durations.
+    resolved["ids"] = resolved["durations_from"] = None
     for key in ("chat_template", "plugins"):
         resolved["model"][key] = _resolve(resolved["model"][key])
     # Write the chosen date, since the environment of another machine may set a different one.
@@ -86,7 +86,7 @@ def grown_manifest(manifest: Manifest, plan: Plan) -> dict[str, Any]:
         if before.get(key) != value and not key.startswith(tuple(f"{name}." for name in added))
     ]
     growth = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "at": timestamp(),
         "rows_before": manifest.declared,
         "rows_after": len(plan.rows),
         "what": ", ".join(changes)[:500],

@@ -148,7 +148,7 @@ def make_plan(
     drawn = draw_order(config.early, by_name, entries, config.samples) if config.early else None
     protocols = _protocols(config, candidate, identity, replay)
     samplings = [of_run.with_sample_seed(number).identity() for number in range(config.samples)]
-    rows, openings = _rows(config, samplings, by_name, entries, protocols, drawn)
+    rows, openings = _rows_and_openings(config, samplings, by_name, entries, protocols, drawn)
     interactive = bool(rows.interactive.any())
     identity |= {
         # The timeout of episodes may change their result.
@@ -260,7 +260,7 @@ def _protocols(
     return protocols
 
 
-def _rows(
+def _rows_and_openings(
     config: RunConfig,
     samplings: Sequence[Mapping[str, Any]],
     benchmarks: Mapping[str, Benchmark],
@@ -296,6 +296,9 @@ def _rows(
     sample_of = np.zeros(len(entry_of), np.int32)
     sample_of[: ids.size] = np.tile(np.arange(len(samplings)), len(entries))
     repeat_of = (np.arange(len(entry_of)) >= ids.size).astype(np.int32)
+    # With early stopping, repeated rows come after all windows: no decision uses them.
+    last = windows.max() + bool(config.early)
+    window_of = np.where(repeat_of == 0, windows[entry_of], last).astype(np.int8)
     repeat_ids = np.array([row_id(contents[index], repeat) for index in repeats], dtype="S32")
     rows = PlannedRows(
         np.concatenate([ids[order].ravel(), repeat_ids]),
@@ -305,10 +308,7 @@ def _rows(
         sizes[entry_of],
         interactive[entry_of],
         shares[entry_of],
-        # With early stopping, repeated rows come after all windows: no decision uses them.
-        np.where(repeat_of == 0, windows[entry_of], windows.max() + bool(config.early)).astype(
-            np.int8
-        ),
+        window_of,
         prefixes.shared_lengths(openings, entry_of, sizes),
     )
     return rows, openings

@@ -14,9 +14,6 @@ import numpy as np
 # Estimated work of the answer to a row, in characters of a prompt.
 ANSWER_CHARS = 250
 
-# Share of the blocks that are halved, so that workers end at about the same time.
-TAIL = 0.15
-
 
 def ranks(prompts: Sequence[str]) -> np.ndarray:
     """Return the index of each prompt in sorted order, where common prefixes are neighbours."""
@@ -65,31 +62,11 @@ def cuts(common: np.ndarray, min_rows: int, max_rows: int) -> list[tuple[int, in
 def largest_first(
     blocks: Sequence[tuple[int, int]], sizes: np.ndarray, common: np.ndarray
 ) -> list[tuple[int, int]]:
-    """Sort ``blocks`` by estimated work, largest first, so that no large block is left for the
-    end. Then halve the last `TAIL` of the blocks, twice.
+    """Sort ``blocks`` by estimated work, largest first, so that no large block is left for the end.
 
     The work of a block is the characters of its prompts, plus `ANSWER_CHARS` for each row. A prefix
     that a row shares with the row before it in the block does not count."""
-    new = sizes - common + ANSWER_CHARS
-    totals = np.concatenate([[0], np.cumsum(new)])
-
-    def estimated_chars(block: tuple[int, int]) -> int:
-        start, end = block
-        return int(totals[end] - totals[start] + common[start])
-
-    queue = sorted(blocks, key=estimated_chars, reverse=True)
-    for _ in range(2):  # the last of all are quarters
-        tail_start = len(queue) - int(TAIL * len(queue))
-        halves = [half for block in queue[tail_start:] for half in _halves(block, sizes, common)]
-        queue[tail_start:] = halves
-    return queue
-
-
-def _halves(block: tuple[int, int], sizes: np.ndarray, common: np.ndarray) -> list[tuple[int, int]]:
-    """Return ``block`` cut near its middle, where neighbours share least; [``block``] if all its
-    rows are samples of one entry, which stay together."""
-    start, end = block
-    edge = max(1, 2 * (end - start) // 5)
-    indices = [at for at in range(start + edge, end - edge + 1) if common[at] < sizes[at]]
-    at = min(indices, key=lambda at: (common[at], abs(2 * at - start - end)), default=end)
-    return [(start, at), (at, end)] if start < at < end else [block]
+    totals = np.concatenate([[0], np.cumsum(sizes - common + ANSWER_CHARS)])
+    starts, ends = np.array(blocks, int).reshape(-1, 2).T
+    order = np.argsort(totals[starts] - totals[ends] - common[starts], kind="stable")
+    return [blocks[index] for index in order.tolist()]

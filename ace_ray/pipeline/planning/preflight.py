@@ -53,11 +53,8 @@ def check_engine(config: RunConfig) -> ModelRef | None:
     if config.backend == "fake":
         others = [key for key in config.engine if key not in FakeScript.model_fields]
         if others and (unused := [key for key in others if key in engine_arguments()]):
-            raise UserError(
-                f"{', '.join(unused)}: only vLLM's engine has these, and backend is fake",
-                where="engine",
-                fix="remove them: --set engine={}",
-            )
+            problem = f"{', '.join(unused)}: only vLLM's engine has these, and backend is fake"
+            raise UserError(problem, where="engine", fix="remove them: --set engine={}")
         validate_tree(FakeScript, config.engine, where="engine")
     else:
         check_engine_args(config.engine)

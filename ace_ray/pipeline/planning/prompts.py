@@ -44,16 +44,14 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
-        return facts, *_check_fit(
-            plan, count_words, FakeScript.model_validate(engine).max_model_len
-        )
+        limit = FakeScript.model_validate(engine).max_model_len
+        return facts, *_check_fit(plan, count_words, limit)
     from ace_ray.models.chat import Chat
 
     assert files.folder is not None  # `resolve_model` has read the files
     context = files.context(engine.get("max_model_len"))
     if plan.model.adapter is not None:
-        adapters.check_template(plan.model, plan.choice.chat_template)
-        adapters.check_local_weights(plan.model)
+        adapters.check_adapter(plan.model, plan.choice.chat_template)
     if files.facts.writes_by_code:  # only the engine can check the prompts
         return facts, "", 0
     chat = Chat.load(
@@ -66,7 +64,8 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     facts["chat_template_sha256"] = chat.template_sha256
     if plan.native:
         # Prompts of a single call may contain earlier calls, too.
-        has_calls = _is_interactive(plan) or any('"tool_calls"' in o for o in plan.openings)
+        has_calls = any('"tool_calls"' in opening for opening in plan.openings)
+        has_calls = has_calls or bool(plan.rows.interactive.any())
         chat.require_tools(plan.model.source, episodes=has_calls)
         facts["chat_template_sha256"] = chat.tools_template_sha256
         if has_calls and chat.is_single_call:
@@ -86,10 +85,6 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     return facts, *_check_fit(plan, count, context)
 
 
-def _is_interactive(plan: Plan) -> bool:
-    return bool(plan.rows.interactive.any())
-
-
 def _check_variables(plan: Plan, chat: Chat) -> None:
     """Raise `UserError` if the template does not use a variable that the config sets."""
     effort = plan.config.sampling.reasoning_effort
@@ -105,11 +100,8 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
         # Parsers read the switches for thinking, even if the template does not use them.
         if chat.has_variable(name) or (name in SWITCHES and plan.choice.vllm_reasoning_parser):
             continue
-        raise UserError(
-            f"the chat template of {plan.model.source} does not use {name}",
-            where=f"model.chat_template_kwargs.{name}",
-            fix="leave it out",
-        )
+        problem = f"the chat template of {plan.model.source} does not use {name}"
+        raise UserError(problem, where=f"model.chat_template_kwargs.{name}", fix="leave it out")
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:
@@ -117,7 +109,7 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
     tools. ``candidate`` is None for an endpoint, whose template is unknown."""
     from ace_ray.models.chat import Chat
 
-    for name, roles in plan.bindings.items() if _is_interactive(plan) else ():
+    for name, roles in plan.bindings.items() if plan.rows.interactive.any() else ():
         for role, binding in roles.items():
             chat, tools = candidate, plan.benchmarks[name].role_tools(role)
             location, fix = f"benchmarks.{name}.{role}", "use another model or an endpoint for it"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.runs import ScoredRun
 from ace_ray.storage.rows import messages_of
 from ace_ray.types import ResultRow, digest
+from ace_ray.util.grouping import grouped
 
 HOST, PORT = "127.0.0.1", 8642  # default address of ``ace-ray view``
 # Maximum wrong answers in a report over all runs. A phone's browser can open such a page.
@@ -46,12 +48,13 @@ def choose(runs: Sequence[ScoredRun], per_category: int, limit: int = MOST) -> W
     def error_types(row: ResultRow) -> tuple[str, ...]:
         return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
 
-    cells: dict[tuple[str, str, str, str], list[ResultRow]] = {}
-    for run in runs:
-        for name in run.benchmarks:
-            for row in run.rows_of(name):
-                if any(not verdict.valid for verdict in row.verdicts.values()):
-                    cells.setdefault((run.label, *row.path[:3]), []).append(row)
+    cells = grouped(
+        ((run.label, *row.path[:3]), row)
+        for run in runs
+        for name in run.benchmarks
+        for row in run.rows_of(name)
+        if any(not verdict.valid for verdict in row.verdicts.values())
+    )
     cells = {key: cells[key] for run in runs for key in sorted(cells) if key[0] == run.label}
     ranked = {}
     for key, rows in cells.items():
@@ -69,20 +72,15 @@ def choose(runs: Sequence[ScoredRun], per_category: int, limit: int = MOST) -> W
 
 def interleave(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
     """Return the first item of each kind, then the second of each, and so on."""
-    counts: Counter[Hashable] = Counter()
-    turns: dict[int, list[_Item]] = {}
-    for item in items:
-        counts[kind(item)] += 1
-        turns.setdefault(counts[kind(item)], []).append(item)
-    return [item for turn in turns.values() for item in turn]
+    kinds = grouped((kind(item), item) for item in items)
+    return [item for turn in zip_longest(*kinds.values()) for item in turn if item is not None]
 
 
 def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
     """Build the section with wrong answers. ``choices`` in its view are the filters' options."""
     by_run, wrong = sample
     views = [view for run, rows in by_run for view in _views(run, rows, rule_sets)]
-    judged = [judgement for view in views for judgement in view["judgements"]]
-    faults = {(j["rules"], j["error_type"]) for j in judged if not j["valid"]}
+    faults = {tuple(text.split(" ", 1)) for view in views for text in view["types"]}
     keys = {"runs": "run", "languages": "language", "categories": "category"}
     choices: dict[str, Any] = {n: list(dict.fromkeys(v[k] for v in views)) for n, k in keys.items()}
     choices["types"] = {r: sorted(kind for rules, kind in faults if rules == r) for r in rule_sets}
@@ -112,17 +110,12 @@ def _view(
     if texts["state"] is None and messages and messages[-1].get("role") == "assistant":
         messages = messages[:-1]
     message_views = _messages(messages)
-    judgements = [
-        {
-            "rules": rules,
-            "valid": verdict.valid,
-            "error_type": verdict.error_type,
-            "reason": excerpt(texts[f"{rules}_error"] or "", _REASON),
-        }
+    judgements: list[dict[str, Any]] = [
+        {"rules": rules, "verdict": v, "reason": excerpt(texts[f"{rules}_error"] or "", _REASON)}
         for rules in rule_sets
-        if (verdict := row.verdicts.get(rules)) is not None
+        if (v := row.verdicts.get(rules)) is not None
     ]
-    wrong = [j for j in judgements if not j["valid"]]
+    wrong = [(j["rules"], j["verdict"].error_type) for j in judgements if not j["verdict"].valid]
     state, gold = (None if (t := texts[n]) is None else json_excerpt(t, TEXT) for n in _JSON)
     return {
         **{name: getattr(row, name) for name in ("row_id", "language", "category", "id", "sample")},
@@ -134,8 +127,8 @@ def _view(
         "output": excerpt(texts["output"], TEXT),
         "reasoning": excerpt(texts["reasoning"], TEXT) if texts["reasoning"] else None,
         **{"state": state, "gold": gold, "judgements": judgements},
-        "wrong": [j["rules"] for j in wrong],
-        "types": [f"{j['rules']} {j['error_type']}" for j in wrong],
+        "wrong": [rules for rules, _ in wrong],
+        "types": [f"{rules} {error_type}" for rules, error_type in wrong],
     }
 
 

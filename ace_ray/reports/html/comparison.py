@@ -9,10 +9,9 @@ from ace_ray.errors import UserError
 from ace_ray.reports.compared_runs import NotComparable
 from ace_ray.reports.comparison import Comparison
 from ace_ray.reports.comparison_tables import headlines, kept_tables, sentences_of, tables_of
-from ace_ray.reports.excerpts import excerpt
 from ace_ray.reports.flips import SIDES, WORDS, Flips, flip_table
 from ace_ray.reports.html.answers import interleave
-from ace_ray.reports.html.page import LONGEST, Section
+from ace_ray.reports.html.page import Section
 
 FLIPS = 25  # maximum flips of each direction that are shown for a pair of runs
 
@@ -41,39 +40,14 @@ def comparison(compared: Comparison | UserError | None) -> Iterator[Section]:
 def flips(pairs: Sequence[Flips], unflipped: Sequence[str] = ()) -> Section:
     """Build the section with flips and both answers of each flip. ``unflipped``: labels of runs
     whose flips are not shown."""
-    view = {"pairs": list(map(_pair, pairs)), "unflipped": unflipped} if pairs else None
-    return Section("flips", "Flips", "flips.html.j2", view)
+    views = [(pair, flip_table(pair), _choose_flips(pair)) for pair in pairs]
+    view = {"pairs": views, "words": WORDS, "sides": SIDES, "unflipped": unflipped}
+    return Section("flips", "Flips", "flips.html.j2", view if pairs else None)
 
 
-def _pair(flipped: Flips) -> dict[str, Any]:
-    """Return the template's values for two runs. ``left_out`` counts flips that are not shown."""
+def _choose_flips(pair: Flips) -> list[Mapping[str, Any]]:
     chosen: list[Mapping[str, Any]] = []
     for change in WORDS:
-        turned = [flip for flip in flipped.flips if flip["change"] == change]
+        turned = [flip for flip in pair.flips if flip["change"] == change]
         chosen += interleave(turned, lambda flip: str(flip["category"]))[:FLIPS]
-    return {
-        "base": flipped.base,
-        "other": flipped.other,
-        "tables": [flip_table(flipped)],
-        "flips": [
-            {
-                "id": flip["id"],
-                "where": flip["language"] + (f", sample {n}" if (n := flip["sample"]) else ""),
-                "turned": WORDS[flip["change"]],
-                "sides": [_answer(flipped, flip, side) for side in SIDES],
-            }
-            for flip in chosen
-        ],
-        "left_out": len(flipped.flips) - len(chosen),
-    }
-
-
-def _answer(flipped: Flips, flip: Mapping[str, Any], side: str) -> dict[str, Any]:
-    valid = (flip["change"] == "lost") == (side == "base")
-    return {
-        "label": getattr(flipped, side),
-        "verdict": "valid" if valid else flip[f"{side}_error_type"],
-        "valid": valid,
-        "error": flip[f"{side}_error"],
-        "output": excerpt(flip[f"{side}_output"], LONGEST),
-    }
+    return chosen

@@ -21,7 +21,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ace_ray.benchmarks.results import Bars, Curves, Estimate, Table
-from ace_ray.reports.excerpts import mark_hidden
+from ace_ray.reports.excerpts import excerpt, mark_hidden
 
 # Maximum characters of a value in a template. The filter `whole` exempts what `excerpt` has cut.
 LONGEST = 4_000
@@ -71,6 +71,7 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
         "percent": lambda share: f"{100 * share:.1f}",
         "thousands": "{:,}".format,
         "kinds": _kinds,
+        "excerpt": lambda text: excerpt(text, LONGEST),
         "whole": escape,
         "figure": lambda figure: Markup(figure_svg(figure)),
     }

@@ -37,11 +37,8 @@ def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None 
     if uri.startswith("s3://"):
         return S3Store(uri.rstrip("/"), endpoint_url=endpoint_url, region=region)
     if "://" in uri:
-        raise UserError(
-            f"{uri.split('://')[0]!r} is not a supported store",
-            where=uri,
-            fix="use a local folder or s3://bucket/prefix",
-        )
+        fix = "use a local folder or s3://bucket/prefix"
+        raise UserError(f"{uri.split('://')[0]!r} is not a supported store", where=uri, fix=fix)
     if uri.lower().startswith("s3:"):
         raise UserError(
             "is neither an s3:// address nor, probably, a folder",

@@ -75,9 +75,8 @@ class LocalStore(Store):
         objects = []
         # The prefix is a folder, a slash, and the beginning of names in this folder.
         top = Path(self.root, prefix.rpartition("/")[0])
-        for base, folders, names in os.walk(
-            top, onerror=self._raise_unless_deleted, followlinks=links > 0
-        ):
+        walk = os.walk(top, onerror=self._raise_unless_deleted, followlinks=links > 0)
+        for base, folders, names in walk:
             if links and len(Path(base).relative_to(top).parts) >= links:
                 folders[:] = [name for name in folders if not Path(base, name).is_symlink()]
             for name in names:
@@ -89,6 +88,8 @@ class LocalStore(Store):
                     fault = ""
                     try:
                         about = file.stat()
+                        if not stat.S_ISREG(about.st_mode):
+                            fault = "is a pipe, a socket or a device, not a file"
                     except OSError as error:
                         if error.errno not in (errno.ENOENT, errno.ELOOP):
                             raise
@@ -166,9 +167,8 @@ class LocalStore(Store):
                 pass
             free = shutil.disk_usage(folder).free
         if free < 64 << 20:
-            raise UserError(
-                f"only {free >> 20} MiB free on this disk", where=self.root, fix="free some space"
-            )
+            problem = f"only {free >> 20} MiB free on this disk"
+            raise UserError(problem, where=self.root, fix="free some space")
 
     def _raise_unless_deleted(self, error: OSError) -> None:
         """Raise `UserError` for a folder that cannot be read; ignore a deleted folder."""

@@ -39,11 +39,8 @@ class S3Store(Store):
         except ValueError:  # brackets without an IP address
             bucket = ""
         if not bucket:
-            raise UserError(
-                f"{self.root[:200]!r} names no bucket",
-                where="s3://",
-                fix="write s3://bucket/prefix",
-            )
+            fix = "write s3://bucket/prefix"
+            raise UserError(f"{self.root[:200]!r} names no bucket", where="s3://", fix=fix)
 
     @property
     def _bucket(self) -> str:
@@ -84,9 +81,8 @@ class S3Store(Store):
     def put(self, path: str, data: bytes) -> None:
         with self._failures():
             kind = _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
-            self._client.put_object(
-                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=kind
-            )
+            key = self._key(path)
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=data, ContentType=kind)
 
     def get_tagged(self, path: str) -> tuple[bytes, str] | None:
         with self._failures():
@@ -104,9 +100,8 @@ class S3Store(Store):
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         with self._failures(condition="If-None-Match" if tag is None else "If-Match"):
             try:
-                answer = self._client.put_object(
-                    Bucket=self._bucket, Key=self._key(path), Body=data, **condition
-                )
+                place = {"Bucket": self._bucket, "Key": self._key(path)}
+                answer = self._client.put_object(**place, Body=data, **condition)
             except ClientError as error:
                 # 404: the object was deleted.
                 if error.response.get("Error", {}).get("Code") in _CONFLICTS:

@@ -10,14 +10,14 @@ import pytest
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
-from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import Entry, Episode, Sampling, ToolAnswer
+from ace_ray.types import Entry, ToolAnswer
+from tests.benchmarks.play import play
 from tests.scripted_model import Request, ScriptedModel, hang, say
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["official", "fixed"])
 WIFI = "[turn_on_wifi()]"
+YES = ScriptedModel("yes")
 
 
 def bench(protocol: str = "fixed", **options: Any) -> ACEBench:
@@ -29,27 +29,6 @@ def bench(protocol: str = "fixed", **options: Any) -> ACEBench:
 def entry(benchmark: ACEBench, category: str, number: int = 0) -> Entry:
     key = ("en", f"agent_{category}", f"agent_{category}_{number}")
     return next(e for e in benchmark.entries() if e.key == key)
-
-
-def play(
-    benchmark: ACEBench, item: Entry, *models: ScriptedModel, seconds: float | None = None
-) -> Episode:
-    """Run an episode of an agent, with a user who says yes unless another is given."""
-    agent, user = (*models, ScriptedModel("yes"))[:2]
-
-    async def run() -> Episode:
-        async def open_sandbox() -> LocalSession:
-            return LocalSession(benchmark.scenario(item))
-
-        context = EpisodeContext(
-            candidate=RoleModel(agent, Sampling()),
-            roles={"user": RoleModel(user, Sampling(), {"model": "scripted"})},
-            open_sandbox=open_sandbox,
-            deadline=seconds and asyncio.get_running_loop().time() + seconds,
-        )
-        return await benchmark.run(item, context)
-
-    return asyncio.run(run())
 
 
 def ideal_paths(item: Entry) -> list[list[str]]:
@@ -73,7 +52,7 @@ def test_every_ideal_path_is_right_and_wrong_without_its_last_step(protocol: str
         for path in ideal_paths(item):
             lines = [*path, "finish conversation"]
             agent = ScriptedModel(*map(as_calls, lines)) if native else ScriptedModel(*lines)
-            episode = play(benchmark, item, agent)
+            episode = play(benchmark, item, agent, YES)
             assert episode.state["ended"] == "finished", item.key
             for rules, verdict in benchmark.check(item, episode).items():
                 assert verdict.valid, (item.key, rules, verdict)
@@ -82,7 +61,7 @@ def test_every_ideal_path_is_right_and_wrong_without_its_last_step(protocol: str
                 offered = [tool["function"]["name"] for tool in agent.requests[-1].tools or ()]
                 assert offered == [function["name"] for function in item.data["function"]]
             agent = ScriptedModel(*(path[:-1] or ["hello"]), "finish conversation")
-            episode = play(benchmark, item, agent)
+            episode = play(benchmark, item, agent, YES)
             assert not benchmark.check(item, episode)["strict"].valid, item.key
 
 
@@ -148,7 +127,7 @@ def test_models_that_never_finish_are_stopped_and_scored(protocol: str) -> None:
     benchmark = bench(protocol, max_messages=9)
     for category in ("multi_turn", "multi_step"):
         item, agent = entry(benchmark, category), ScriptedModel(WIFI)
-        episode = play(benchmark, item, agent)
+        episode = play(benchmark, item, agent, YES)
         assert episode.state["ended"] == "max_messages"
         assert (len(agent.chats), len(episode.state["process"])) == (5, 4)
         assert benchmark.check(item, episode)["strict"].metrics["end_to_end"] == 0
@@ -226,7 +205,7 @@ def answers_to(batch: str, category: str = "multi_turn", protocol: str = "offici
     benchmark = bench(protocol)
     item = entry(benchmark, category)
     agent = ScriptedModel(WIFI, batch, "finish conversation")
-    steps = play(benchmark, item, agent).state["steps"]
+    steps = play(benchmark, item, agent, YES).state["steps"]
     return [step for step in steps if step["speaker"] == "execution"][1]
 
 

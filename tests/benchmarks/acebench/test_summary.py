@@ -12,7 +12,6 @@ from ace_ray.benchmarks.acebench.options import AGENT, GENERATION, MULTI_TURN, S
 from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.types import ResultRow, Verdict
-from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
 
 GOOD, BAD = Verdict(True), Verdict(False, "value_error")
@@ -33,22 +32,11 @@ def rows(categories: Iterable[str], n: int, right: int) -> Iterator[ResultRow]:
             yield row(category, f"{i}_0" if category in MULTI_TURN else i, i < right)
 
 
-def test_counts_intervals_and_errors_of_a_category() -> None:
-    summary = summarize(rows(["normal_preference"], 50, 45))
-    stats = summary["languages"]["en"]["categories"]["normal_preference"]
-    assert (stats["declared"], stats["scored"], stats["unscored"]) == (50, 50, 0)
-    official = stats["official"]
-    assert (official["accuracy"], official["n"]) == (0.9, 50)
-    assert official["interval"] == wilson(45, 50)
-    assert official["errors"] == {"value_error": {"count": 5, "share": 1.0}}
-    assert "samples" not in official
-    json.dumps(summary, allow_nan=False)
-
-
 def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
     category = "normal_multi_turn_user_switch"
     turns = {"0_0": True, "0_1": True, "1_0": True, "1_1": False, "1_2": True, "2_0": False}
     summary = summarize(row(category, turn, valid) for turn, valid in turns.items())
+    json.dumps(summary, allow_nan=False)
     stats = summary["languages"]["en"]["categories"][category]
     assert stats["dialogues"] == 3
     official = stats["official"]

@@ -21,7 +21,8 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import second_reader
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.types import RULE_SETS, Completion, Entry, Episode, ToolAnswer
-from tests.benchmarks.bfcl.synthetic_bfcl import bfcl, entry_of, played, staged
+from tests.benchmarks.bfcl.synthetic_bfcl import bfcl, entry_of
+from tests.benchmarks.play import context_of, play
 from tests.scripted_model import Reply, ScriptedModel
 
 NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}
@@ -38,7 +39,7 @@ def verdicts(
     benchmark: BFCL, entry: Entry, *replies: Reply, **more: Any
 ) -> dict[str, tuple[bool | None, str]]:
     """Play an episode and check it as a checker does: benchmark and state have travelled."""
-    episode = played(benchmark, entry, ScriptedModel(*replies), **more)
+    episode = play(benchmark, entry, ScriptedModel(*replies), **more)
     travelled: BFCL = pickle.loads(pickle.dumps(benchmark))
     state = None if episode.state is None else json.loads(json.dumps(episode.state))
     outcome = travelled.check(entry, replace(episode, state=state))
@@ -98,7 +99,7 @@ def test_native_calls_are_offered_stored_and_judged() -> None:
     entry = entry_of(benchmark, "multiple")
     (call,) = gold_calls(entry.gold, entry.data["function"])
     model = ScriptedModel((tool_name(call.name), call.args))
-    played(benchmark, entry, model)
+    play(benchmark, entry, model)
     assert [tool["function"]["name"] for tool in model.requests[0].tools or ()] == [
         tool_name(function["name"]) for function in entry.data["function"]
     ]
@@ -129,11 +130,11 @@ def test_contamination_asks_the_engine_for_the_probability_of_the_gold_calls() -
 
     entry = entry_of(benchmark, "multiple")
     right = gold_text(entry.gold, entry.data["function"])
-    episode = played(benchmark, entry, ScriptedModel("[]"), token_logprobs=token_logprobs)
+    episode = play(benchmark, entry, ScriptedModel("[]"), token_logprobs=token_logprobs)
     assert requests == [(benchmark.prompt(entry), right)]
     metrics = benchmark.check(entry, episode)["strict"].metrics
     assert metrics == {"gold_token_probability": pytest.approx(0.1353352832366127)}
-    played(benchmark, java := entry_of(benchmark, "simple_java"), ScriptedModel("[]"))
+    play(benchmark, java := entry_of(benchmark, "simple_java"), ScriptedModel("[]"))
     assert "Java" in benchmark.prompt(java)[0]["content"]
     assert len(requests) == 1, "Java has no gold text of its own"
     assert verdicts(benchmark, entry, right, token_logprobs=too_long) == RIGHT
@@ -146,7 +147,7 @@ def test_multi_turn_entry_played_by_its_key_is_right() -> None:
     for turn in entry.gold:
         answers += [f"[{', '.join(turn)}]", "Done."] if turn else ["I have no function for it."]
     assert verdicts(benchmark, entry, *answers) == RIGHT
-    episode = played(benchmark, entry, ScriptedModel(*answers))
+    episode = play(benchmark, entry, ScriptedModel(*answers))
     metrics = benchmark.check(entry, episode)["official"].metrics
     assert metrics["turns_passed"] == 1 == metrics["ended_finished"]
 
@@ -156,14 +157,14 @@ def test_memory_is_filled_once_and_asked_from_a_copy() -> None:
     questions = [e for e in benchmark.entries() if e.data["scenario"] == "student"]
     assert {benchmark.preparation(entry) for entry in questions} == {"memory_kv/student"}
     text = "[core_memory_add(key='hardest', value='statistics')]"
-    context = staged(benchmark, questions[0], ScriptedModel(text, "Noted."))
+    context = context_of(benchmark, questions[0], ScriptedModel(text, "Noted."))
     prepared = asyncio.run(benchmark.prepare(questions[0], context))
     entry = next(e for e in questions if e.gold["ground_truth"] == ["statistics"])
     for answer, valid in (("Statistics, surely.", True), ("Botany.", False)):
         reader = ScriptedModel("[core_memory_clear()]", answer)
         outcome = verdicts(benchmark, entry, *reader.replies, prepared=prepared)
         assert outcome["official"][0] is valid
-        played(benchmark, entry, reader, prepared=prepared)
+        play(benchmark, entry, reader, prepared=prepared)
         assert "statistics" in reader.chats[0][0]["content"], "no other question cleared it"
 
 
@@ -172,7 +173,7 @@ def test_messages_for_templates_without_system() -> None:
     for category in ("multiple", "multi_turn_base"):
         model = ScriptedModel("[list_orders()]", "Done.", "Done.")
         entry = entry_of(benchmark, category)
-        played(benchmark, entry, model)
+        play(benchmark, entry, model)
         roles = [message["role"] for message in model.chats[-1]]
         assert set(roles) <= {"user", "assistant"}
         assert all(first_role != two for first_role, two in itertools.pairwise(roles))

@@ -19,13 +19,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, names_key, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import export_answers, import_answers
-from ace_ray.benchmarks.stabletoolbench.apis.real import (
-    RealApis,
-    RealConfig,
-    check_real,
-    is_usable,
-    read_key,
-)
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig, is_usable
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     MAX_CHARS,
     SCHEMA,
@@ -344,21 +338,21 @@ def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = call(ApiCaller(real=real(Recorded(200, body))), {})
     assert "secret" not in json.dumps(answered.response)
     assert answered.response["***"] == ["***"]
+    real_options = {"key_env": "SPORTS_KEY", "service_url": URL}
+    options = {"data": "mini", "judge": "none", "apis": ["real"], "real": real_options}
     for url in ("tools.test/x?key=hidden", "tools.test/x#hidden", "me:hidden@tools.test/x"):
-        with pytest.raises(UserError, match=r"^real\.service_url: ") as caught:
-            check_real(RealConfig(service_url=f"https://{url}"), "real")
+        wrong = {**options, "real": {"service_url": f"https://{url}"}}
+        with pytest.raises(UserError, match=r"real\.service_url: .*key_env") as caught:
+            make_benchmark("stabletoolbench", wrong)
         assert "hidden" not in str(caught.value)
-    monkeypatch.setenv("SPORTS_KEY", "a\nb")
-    with pytest.raises(UserError, match=r"real\.key_env: .*SPORTS_KEY"):
-        read_key(RealConfig(service_url=URL, key_env="SPORTS_KEY"), "real")
     # A run is scored without the key, and does not start without it.
-    monkeypatch.setenv("SPORTS_KEY", " ")
-    options = {"apis": ["real"], "real": {"key_env": "SPORTS_KEY", "service_url": URL}}
-    benchmark = make_benchmark("stabletoolbench", {"data": "mini", "judge": "none", **options})
+    benchmark = make_benchmark("stabletoolbench", options)
     benchmark.entries()
     benchmark.ready(named=False)
-    with pytest.raises(UserError, match=r"real\.key_env: .*'SPORTS_KEY' does not contain a key"):
-        benchmark.service()
+    for key, problem in ((" ", "is not set; export"), ("a\nb", "does not contain a key")):
+        monkeypatch.setenv("SPORTS_KEY", key)
+        with pytest.raises(UserError, match=rf"real\.key_env: .*SPORTS_KEY {problem}"):
+            benchmark.service()
 
 
 # The simulator.

@@ -84,23 +84,28 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     assert part.identity()["episodes"]["pool_sha256"] == total.identity()["episodes"]["pool_sha256"]
 
 
-def test_invalid_options_are_refused_in_one_line(tmp_path: Path) -> None:
-    mirror = {"apis": ["simulator"], "simulator": {"model": {"source": "x/MirrorAPI"}}}
-    options: list[tuple[dict[str, Any], str]] = [
+MIRROR = {"apis": ["simulator"], "simulator": {"model": {"source": "x/MirrorAPI"}}}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"groups": ["G4"]}, "no group 'G4'"),
         ({"method": "BFS"}, "method.*CoT@"),
         ({"judge": "none", "fac": True}, r"stabletoolbench\.fac.*judge is none"),
-        (mirror, r"stabletoolbench\.simulator.*stabletoolbench\.upstream"),
+        (MIRROR, r"stabletoolbench\.simulator.*stabletoolbench\.upstream"),
         ({"apis": ["cashe"]}, "no backend 'cashe'"),
         ({"apis": ["real"]}, "no service for real APIs"),
         ({"upstream": "s3://me:hidden@b/c"}, r"upstream: s3:// is not a local folder"),
         ({"reference": "/nowhere"}, "/nowhere.*no answers"),
-    ]
-    for case_options, message in options:
-        with pytest.raises(UserError, match=message) as caught:
-            build(tmp_path, **case_options).entries()
-        assert "\n" not in str(caught.value)
-        assert "hidden" not in str(caught.value)
+    ],
+    ids=["group", "method", "fac", "simulator", "backend", "service", "upstream", "reference"],
+)
+def test_invalid_options_are_refused_in_one_line(tmp_path: Path, options: Any, message: str):
+    with pytest.raises(UserError, match=message) as caught:
+        build(tmp_path, **options).entries()
+    assert "\n" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
 
 
 def test_resolved_options_make_the_same_benchmark(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentSolution
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RequestFailed
+from tests.benchmarks.play import stalled
 from tests.benchmarks.stabletoolbench.builders import GIVE_UP, Table, answer, play
 from tests.scripted_model import ScriptedModel, hang, say
 
@@ -136,17 +137,11 @@ def test_a_deadline_cuts_an_episode_that_got_somewhere() -> None:
         async def call(self, *_: Any) -> Any:
             await asyncio.sleep(3600)
 
-    async def yes() -> bool:
-        return True
-
-    async def no() -> bool:
-        return False
-
-    run = play(ScriptedModel(call(1), hang), deadline_s=0.05, works=yes)
+    run = play(ScriptedModel(call(1), hang), deadline_s=0.05)
     assert (run.ended, run.valid, run.final, len(run.calls)) == ("deadline", False, None, 1)
     # Without progress, or with a broken engine, the row has no verdict.
     with pytest.raises(EpisodeStalled, match="engine"):
-        play(ScriptedModel(call(1), hang), deadline_s=0.05, works=no)
+        play(ScriptedModel(call(1), hang), deadline_s=0.05, works=stalled)
     with pytest.raises(EpisodeStalled, match="candidate"):
         play(ScriptedModel(hang), deadline_s=0.01)
     with pytest.raises(EpisodeStalled, match="an API"):

@@ -19,8 +19,9 @@ from ace_ray.benchmarks.tau2.upstream_package import PromptTexts
 from ace_ray.benchmarks.tau2.verdicts import NL_MET, nl_assertions
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict
+from tests.benchmarks.play import play
 from tests.benchmarks.scored_row import scored_row
-from tests.benchmarks.tau2.scripted import build, entry_of, play
+from tests.benchmarks.tau2.scripted import build, entry_of
 from tests.scripted_model import ScriptedModel
 
 DISPUTE = "submit_cash_back_dispute_0589"
@@ -123,21 +124,14 @@ def test_tools_are_found_unlocked_and_handed_over(inspect_copy: Tau2) -> None:
     assert any("SUBMITTED" in json.dumps(table) for table in after["assistant"].values())
 
 
-def test_a_user_has_the_tools_that_the_task_names(inspect_copy: Tau2) -> None:
-    tools = {}
-    for entry in (entry_of(inspect_copy, OTHER_BANKING, "task_001"), inspect_copy.dataset()[-1]):
-        offered = inspect_copy._user_tools(inspect_copy._categories[0], entry)
-        tools[entry.id] = [tool["function"]["name"] for tool in offered]
-        assert sorted(tools[entry.id]) == sorted(entry.data["user_tools"])
-    assert tools["task_001"] == ["apply_for_credit_card"]
-
-
-def test_an_episode_with_tools_of_both_sides(inspect_copy: Tau2) -> None:
+def test_an_episode_with_the_tools_that_the_task_names(inspect_copy: Tau2) -> None:
     entry = entry_of(inspect_copy, OTHER_BANKING, "task_001")
     actions = [(a["name"], a["arguments"]) for a in entry.gold["actions"]]
     user = ScriptedModel("I want a card.", *actions, "###STOP###")
     episode = play(inspect_copy, entry, ScriptedModel("Take the best one."), user)
     assert episode.state["ended"] == "user_stop"
+    names = [tool["function"]["name"] for tool in user.requests[0].tools or ()]
+    assert names == entry.data["user_tools"] == ["apply_for_credit_card"]
     assert {v.valid for v in inspect_copy.verdicts(entry, episode).values()} == {True}
 
 

@@ -17,8 +17,9 @@ from ace_ray.benchmarks.tau2.upstream_package import (
 )
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, ResultRow, Verdict
+from tests.benchmarks.play import play
 from tests.benchmarks.scored_row import scored_row
-from tests.benchmarks.tau2.scripted import build, play
+from tests.benchmarks.tau2.scripted import build
 from tests.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("package")
@@ -66,17 +67,23 @@ def test_a_task_that_lacks_a_key_is_named(copy: Path) -> None:
         assert str(path) in str(caught.value)
 
 
-def test_invalid_options_are_refused(copy: Path) -> None:
-    options: list[tuple[dict[str, Any], str]] = [
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
         ({"domains": ["banking"]}, "there is no domain 'banking'"),
         ({"user": "someone"}, "is not a role"),
         ({"data": "mini"}, "'mini' is neither installed"),
         ({"max_steps": 0}, "max_steps"),
         ({"domains": ["airline"], "split": "dev"}, "airline has no split 'dev'; known: train"),
-    ]
-    for case_options, problem in options:
-        with pytest.raises(UserError, match=problem):
-            build(**case_options).dataset()
+    ],
+    ids=["domain", "role", "data", "limit", "split"],
+)
+def test_invalid_options_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        build(**options).dataset()
+
+
+def test_a_split_that_names_no_task_is_refused(copy: Path) -> None:
     path = copy / "tau2" / domain_file("airline", "split_tasks.json")
     path.write_text(json.dumps({"base": ["0", "999"]}))
     with pytest.raises(UserError, match="'999' of split 'base' is not a task"):
@@ -123,8 +130,9 @@ def test_settings_that_move_a_score_are_in_the_identity(copy: Path, log_lines: l
     assert log_lines[-1].startswith("already imported")
 
 
-def test_a_summary_says_whether_it_compares() -> None:
-    options: list[tuple[dict[str, Any], str]] = [
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
         ({}, ""),
         ({"mode": "prompt"}, "a protocol of ace_ray's own"),
         ({"max_steps": 100}, "limits"),
@@ -132,11 +140,13 @@ def test_a_summary_says_whether_it_compares() -> None:
         ({"domains": ["telecom_solo"]}, "forces each answer"),
         ({"domains": ["mock"]}, "are not ranked there"),
         ({"opening": "user"}, "different opening message"),
-    ]
-    for case_options, reason in options:
-        note = build(**{"domains": ["airline"], **case_options}).summarize([], 0.0)["comparable"]
-        assert reason in note
-        assert ("not comparable" in note) == bool(reason)
+    ],
+    ids=["official", "mode", "limit", "split", "solo", "mock", "opening"],
+)
+def test_a_summary_says_whether_it_compares(options: dict[str, Any], reason: str) -> None:
+    note = build(**{"domains": ["airline"], **options}).summarize([], 0.0)["comparable"]
+    assert reason in note
+    assert ("not comparable" in note) == bool(reason)
 
 
 def tau2_row(category: str, entry_id: str, valid: bool = True, sample: int = 0) -> ResultRow:

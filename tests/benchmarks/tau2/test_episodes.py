@@ -12,7 +12,8 @@ from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS
 from ace_ray.benchmarks.tau2.tasks import call_messages, gold_episode, silent_episode
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.types import Episode, Sampling
-from tests.benchmarks.tau2.scripted import build, entry_of, play
+from tests.benchmarks.play import play
+from tests.benchmarks.tau2.scripted import build, entry_of
 from tests.scripted_model import ScriptedModel, say
 
 pytestmark = pytest.mark.usefixtures("package")
@@ -256,12 +257,17 @@ def criteria_of(info: str) -> dict[str, Any]:
         ("4", "You have 4 bags.", (1, 1)),
         ("4", "It is 14:30.", (1, 0)),  # any 4 will do
         ("1628", "That is $1,628.50", (1, 0)),
+        ("1234", "It is 1,2345.", (1, 0)),
+        ("12", "Gate a12", (1, 0)),
+        ("-5", "It is -5.", (1, 1)),
+        ("12", "It is 12%.", (1, 1)),
         ("41.6", "It costs 41.60", (1, 1)),
         ("1,628", "1,628", (0, 1)),  # upstream takes the commas out of the text alone
         ("on  time", "It is on time", (0, 1)),
     ],
-    ids=["number", "part of a time", "part of a sum", "zero", "comma", "spaces"],
-)
+    ids=["number", "part of a time", "part of a sum", "part of a number", "part of a word",
+         "sign", "percent", "zero", "comma", "spaces"],
+)  # fmt: skip
 def test_information_is_a_word_or_number_of_its_own(info: str, text: str, expected: Any) -> None:
     assert parts(criteria_of(info), turn("assistant", text)) == expected
 
@@ -271,36 +277,32 @@ def test_information_is_told_to_the_user_by_the_agent() -> None:
     assert parts(criteria_of("42"), turn("user", "42")) == (0, 0)
 
 
-def test_a_number_within_another_is_not_told() -> None:
-    texts = {"": "x", "0": "0.00", "3": "3.", "-5": "it is -5", "12": "12%"}
-    assert all(verdicts.is_told(info, text) for info, text in texts.items())
-    within = {"5": "3.5", "3": "3.5", "12": "a12", "1234": "1,2345", "a.b": "aab"}
-    assert not any(verdicts.is_told(info, text) for info, text in within.items())
-
-
 @pytest.fixture(scope="module")
 def every(package: object) -> Tau2:
     return build(domains=["airline", "retail", "telecom", "telecom_solo", "mock"])
 
 
-def test_the_metrics_are_the_parts_of_the_reward(every: Tau2) -> None:
-    entry = entry_of(every, "mock")
-    basis = {"communicate_info": ["42"], "reward_basis": ["DB", "ENV_ASSERTION", "COMMUNICATE"]}
-    missed, even = ({"communicate": 0.0}, {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0})
-    make = {"name": "create_task", "arguments": {"user_id": "user_1", "title": "x"}}
-    for criteria, kind, metrics in (
-        (basis, "not_communicated", missed),  # neither calls nor assertions
-        ({**basis, "actions": []}, "not_communicated", even),
-        ({"actions": [make]}, "db_mismatch", {"db": 0.0, "communicate": 1.0}),
-    ):
-        verdicts = every.verdicts(replace(entry, gold=criteria), silent_episode(entry))
-        for verdict in verdicts.values():
-            expected = (kind, {**metrics, "inaction": 0.0})
-            assert (verdict.error_type, verdict.metrics) == expected, [*criteria]
-    entry = entry_of(every, "telecom")
-    verdict = every.verdicts(entry, silent_episode(entry))["official"]
-    expected = ("assertion_failed", {"env_assertion": 0.0, "inaction": 0.0})
-    assert (verdict.error_type, verdict.metrics) == expected
+BASIS = {"communicate_info": ["42"], "reward_basis": ["DB", "ENV_ASSERTION", "COMMUNICATE"]}
+MAKE = {"name": "create_task", "arguments": {"user_id": "user_1", "title": "x"}}
+EVEN = {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "kind", "metrics"),
+    [
+        pytest.param(BASIS, "not_communicated", {"communicate": 0.0}, id="no calls, no assertions"),
+        pytest.param({**BASIS, "actions": []}, "not_communicated", EVEN, id="no change"),
+        pytest.param(
+            {"actions": [MAKE]}, "db_mismatch", {"db": 0.0, "communicate": 1.0}, id="a change"
+        ),
+        pytest.param(None, "assertion_failed", {"env_assertion": 0.0}, id="a task of telecom"),
+    ],
+)
+def test_the_metrics_are_the_parts_of_the_reward(every, criteria, kind, metrics) -> None:
+    entry = entry_of(every, "mock" if criteria else "telecom")
+    entry = replace(entry, gold=criteria or entry.gold)
+    for verdict in every.verdicts(entry, silent_episode(entry)).values():
+        assert (verdict.error_type, verdict.metrics) == (kind, {**metrics, "inaction": 0.0})
 
 
 def test_a_record_that_upstream_does_not_replay_has_no_reward(every: Tau2) -> None:
@@ -359,7 +361,15 @@ def test_another_end_is_the_error(every: Tau2) -> None:
         assert not any(verdict.valid for verdict in outcome.values())
 
 
-def test_amounts_count_by_value_strictly(every: Tau2) -> None:
+@pytest.mark.parametrize(
+    ("in_gold", "bags", "strict"),
+    [
+        pytest.param(True, 1.0, True, id="other texts, other hashes"),
+        pytest.param(False, 0.0, True, id="set to what it was, as 5.0 in place of 5"),
+        pytest.param(False, 1.0, False, id="another amount"),
+    ],
+)
+def test_amounts_count_by_value_strictly(every, in_gold: bool, bags: float, strict: bool) -> None:
     booked, name = {"reservation_id": "EHGLP3"}, "update_reservation_baggages"
     entry = entry_of(every, "airline")
     request = {"requestor": "assistant", "arguments": booked, "last": True}
@@ -367,18 +377,10 @@ def test_amounts_count_by_value_strictly(every: Tau2) -> None:
     n_bags = int(json.loads(str(details.value))["total_baggages"])
     payment = {**booked, "nonfree_baggages": 0, "payment_id": "gift_card_9562694"}
     bag = {"action_id": "1", "name": name, "arguments": payment | {"total_baggages": n_bags + 1}}
-    for actions, bags, strict in (
-        ([bag], 1.0, True),  # other texts, other hashes
-        ([], 0.0, True),  # set to what it was, as 5.0 in place of 5
-        ([], 1.0, False),
-    ):
-        made_arguments = payment | {"total_baggages": n_bags + bags}
-        trajectory = list(
-            call_messages(every.scenario(entry), "assistant", "1", name, made_arguments)
-        )
-        assert not trajectory[1]["error"], trajectory[1]
-        state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
-        gold_entry = replace(entry, gold={"actions": actions, "reward_basis": ["DB"]})
-        outcome = every.verdicts(gold_entry, Episode(state=state))
-        valid = (outcome["official"].valid, outcome["strict"].valid)
-        assert valid == (False, strict), f"{len(actions)} gold calls, {bags:g} more bags"
+    made_arguments = payment | {"total_baggages": n_bags + bags}
+    trajectory = [*call_messages(every.scenario(entry), "assistant", "1", name, made_arguments)]
+    assert not trajectory[1]["error"], trajectory[1]
+    state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
+    gold = {"actions": [bag] if in_gold else [], "reward_basis": ["DB"]}
+    outcome = every.verdicts(replace(entry, gold=gold), Episode(state=state))
+    assert (outcome["official"].valid, outcome["strict"].valid) == (False, strict)

@@ -15,7 +15,8 @@ from ace_ray.rescoring.import_outputs import score_outputs
 from ace_ray.rescoring.rejudge import rejudge_run
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry, Episode
-from tests.benchmarks.tau2.scripted import build, entry_of, play
+from tests.benchmarks.play import play
+from tests.benchmarks.tau2.scripted import build, entry_of
 from tests.scripted_model import ScriptedModel, say
 
 pytestmark = pytest.mark.usefixtures("package")

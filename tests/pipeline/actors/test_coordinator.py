@@ -27,10 +27,12 @@ def test_engines_are_counted_by_what_they_have_to_do() -> None:
     coordinator.register_start(process(2, "another"))
     up(coordinator, engine)
     assert coordinator.read().engines == (1, 1, 0, 0)
-    coordinator.accept(engine, RowReport(entered=["a", "b"]))
-    coordinator.accept(engine, RowReport(ended=["a"]))
+    coordinator.note_unless_stopped(engine, RowReport(entered=["a", "b"]))
+    coordinator.note_unless_stopped(engine, RowReport(ended=["a"]))
     assert (coordinator.read().engines, coordinator.read().in_flight) == ((1, 0, 0, 1), 1)
-    coordinator.accept(engine, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7)))
+    coordinator.note_unless_stopped(
+        engine, RowReport(0, ended=["b"], spent=({"generation": 2.0}, 7))
+    )
     assert coordinator.read().engines == (1, 0, 1, 0)
     assert coordinator.read().counts_of(0).spent == {engine.name: ({"generation": 2.0}, 7)}
     coordinator.note_loading(engine, 1)  # other weights
@@ -41,7 +43,7 @@ def test_the_first_fault_of_weights_and_the_last_seconds_of_a_worker_count() -> 
     coordinator = Coordinator([])
     for broken, seconds in (("NaN", 1.0), ("again", 2.0)):
         coordinator.note_loaded(1, broken=broken)
-        coordinator.accept(process(), RowReport(1, spent=({"load": seconds}, 0)))
+        coordinator.note_unless_stopped(process(), RowReport(1, spent=({"load": seconds}, 0)))
     counts = coordinator.read().counts_of(1)
     assert (counts.broken, counts.spent) == ("NaN", {"host:1": ({"load": 2.0}, 0)})
 
@@ -70,8 +72,8 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     coordinator = Coordinator([])
     dead = process(1, kind=kind)
     up(coordinator, dead)
-    coordinator.accept(dead, RowReport(entered=["a", "b", "ended"]))
-    coordinator.accept(dead, RowReport(ended=["ended"]))
+    coordinator.note_unless_stopped(dead, RowReport(entered=["a", "b", "ended"]))
+    coordinator.note_unless_stopped(dead, RowReport(ended=["ended"]))
     if says_why:
         # Two threads of a process may report the same death.
         coordinator.update_process(dead, death=Death("no answer for 9 s", log=["last line"]))
@@ -111,7 +113,7 @@ def test_three_writer_deaths_without_a_stored_row_end_the_run(stores: bool) -> N
     for pid in range(MAX_STARTS + 1):
         starts.append(up(coordinator, process(pid, kind="writer")))
         if stores:
-            coordinator.accept(process(kind="writer"), RowReport(0, stored=1))
+            coordinator.note_unless_stopped(process(kind="writer"), RowReport(0, stored=1))
     assert [start is not None for start in starts] == [True] * MAX_STARTS + [stores]
     tally = coordinator.read()
     assert tally.failure == ("" if stores else "the writer crashed 3 times without storing a row")
@@ -128,9 +130,11 @@ class TestStartsWithoutProgress:
             assert start is not None
             assert start.starts_since_progress == pid
             up(coordinator, process(100 + pid, "another"))
-            coordinator.accept(process(), RowReport())  # a block whose rows were all given up
+            coordinator.note_unless_stopped(
+                process(), RowReport()
+            )  # a block whose rows were all given up
             if says_why:
-                coordinator.accept(process(pid, kind=kind), RowReport(ended=["a"]))
+                coordinator.note_unless_stopped(process(pid, kind=kind), RowReport(ended=["a"]))
                 coordinator.update_process(
                     process(pid, kind=kind), death=Death("the reason", rows=[])
                 )
@@ -148,11 +152,11 @@ class TestStartsWithoutProgress:
             assert up(coordinator, process(pid)) is not None
             if how == "ended":
                 row_id = f"row{pid // (TRIALS + 1)}"
-                coordinator.accept(process(pid), RowReport(entered=[row_id]))
+                coordinator.note_unless_stopped(process(pid), RowReport(entered=[row_id]))
                 coordinator.update_process(process(pid), death=Death("it died", rows=[row_id]))
             elif pid % MAX_STARTS_WITHOUT_PROGRESS == MAX_STARTS_WITHOUT_PROGRESS - 1:
                 progress = {"judged": [judged_row()]} if how == "judged" else {"stored": 1}
-                coordinator.accept(process(pid), RowReport(0, **progress))
+                coordinator.note_unless_stopped(process(pid), RowReport(0, **progress))
         assert not coordinator.read().no_progress
         assert not coordinator.read().failure
 
@@ -163,7 +167,7 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
     coordinator = Coordinator([])
     for pid in (1, 2):  # the isolated row runs alone in process 2
         up(coordinator, process(pid))
-        coordinator.accept(process(pid), RowReport(entered=["a"]))
+        coordinator.note_unless_stopped(process(pid), RowReport(entered=["a"]))
         if pid == 1:
             coordinator.update_process(process(1), death=Death("it died", rows=["a"]))
             assert coordinator.process("actor") is None, "it said why"
@@ -181,7 +185,7 @@ def test_death_with_a_cause_outside_is_no_failed_trial(killed: bool, outside: bo
 def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     coordinator, engine = Coordinator([]), process()
     up(coordinator, engine)
-    coordinator.accept(engine, RowReport(entered=["a", "b"]))
+    coordinator.note_unless_stopped(engine, RowReport(entered=["a", "b"]))
     for _ in range(2):
         coordinator.note_removal("actor", Death("its node is gone", outside=True), node=node)
         coordinator.update_process(engine)

@@ -49,7 +49,7 @@ def test_progress_tells_rows_accuracies_speed_and_failures(clock, log_lines) -> 
     coordinator.note_loaded(0, {})
     clock.time_s += 4
     judged = [judged_row(), judged_row(official=False), judged_row(status="infra_error")]
-    coordinator.accept(CHECKER, RowReport(judged=judged, notice=NOTICE))
+    coordinator.note_unless_stopped(CHECKER, RowReport(judged=judged, notice=NOTICE))
     coordinator.update_process(ENGINE, death=Death("dead"))
     Progress(5).show(coordinator.read())
     assert log_lines[-1].split(" | ") == [
@@ -63,13 +63,15 @@ def with_bug(rows: int) -> Coordinator:
     coordinator = Coordinator([])
     for _ in range(rows):
         coordinator.count_bug("toy", "KeyError in toy.py:7", "Traceback ...")
-        coordinator.accept(CHECKER, RowReport(judged=[judged_row(status="infra_error")]))
+        coordinator.note_unless_stopped(
+            CHECKER, RowReport(judged=[judged_row(status="infra_error")])
+        )
     return coordinator
 
 
 def test_progress_is_shown_every_minute_though_no_row_ends(monkeypatch, clock, log_lines) -> None:
     coordinator, progress = Coordinator([]), Progress(8, "endpoint worker")
-    coordinator.accept(CHECKER, RowReport(judged=[judged_row()]))
+    coordinator.note_unless_stopped(CHECKER, RowReport(judged=[judged_row()]))
     monkeypatch.setattr(time, "time", lambda: -clock.time_s)  # it may be set back
     for _ in range(13):
         progress.show(coordinator.read())
@@ -86,7 +88,7 @@ def test_same_exception_in_every_row_is_a_bug() -> None:
     assert with_bug(3).read().bug(4) is with_bug(0).read().bug(1) is None
     for status in ("scored", "infra_error"):
         coordinator = with_bug(3)
-        coordinator.accept(CHECKER, RowReport(judged=[judged_row(status=status)]))
+        coordinator.note_unless_stopped(CHECKER, RowReport(judged=[judged_row(status=status)]))
         assert coordinator.read().bug(1) is None
 
 
@@ -155,7 +157,7 @@ def test_metrics_count_rows_and_tokens_with_the_tags_of_their_run(measured: Any)
     assert values("rows_planned") == {RUN: 5}
     rows = [judged_row(1), judged_row(1, official=False), judged_row(1, status="infra_error")]
     rows.append(judged_row(0, status="skipped"))
-    coordinator.accept(CHECKER, RowReport(1, judged=rows, stored=3))
+    coordinator.note_unless_stopped(CHECKER, RowReport(1, judged=rows, stored=3))
     scored, failed = ((*RUN, "toy", "en", status) for status in ("scored", "infra_error"))
     assert values("rows") == {("r0", "m0", "toy", "en", "skipped"): 1, scored: 2, failed: 1}
     tokens = values("tokens")
@@ -168,12 +170,12 @@ def test_metrics_show_engines_rows_in_flight_and_a_refusing_store(measured: Any)
     coordinator, values = measured
     coordinator.register_start(ENGINE)
     coordinator.update_process(ENGINE, facts={})
-    coordinator.accept(ENGINE, RowReport(entered=["1", "2", "3"]))
+    coordinator.note_unless_stopped(ENGINE, RowReport(entered=["1", "2", "3"]))
     coordinator.register_start(process(actor="b"))
-    coordinator.accept(CHECKER, RowReport(notice=NOTICE))
+    coordinator.note_unless_stopped(CHECKER, RowReport(notice=NOTICE))
     gauges = ("engines", "engines_starting", "rows_in_flight", "store_refusing")
     assert [values(name)[RUN] for name in gauges] == [1, 1, 3, 1]
-    coordinator.accept(CHECKER, RowReport(1, stored=1))
+    coordinator.note_unless_stopped(CHECKER, RowReport(1, stored=1))
     coordinator.update_process(ENGINE, death=Death("dead"))
     assert [values(name)[RUN] for name in gauges] == [0, 2, 0, 0]
     assert values("deaths") == {(*RUN, "engine"): 1}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ace_ray.cluster.resources import Resources
+from ace_ray.pipeline.health.heartbeat import EngineLoad
 from ace_ray.pipeline.monitoring.tally import EngineCounts, Tally
 from ace_ray.pipeline.monitoring.timing import STATES, Clock, timing
 from ace_ray.pipeline.monitoring.utilization import Backlog, Use, Utilization
@@ -113,7 +114,12 @@ def test_time_until_the_first_row_by_phase() -> None:
     counts.prompt_tokens = counts.completion_tokens = 20
     arguments: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}, "use": Use()}
     arguments["resources"] = Resources(1, 1.0, 0, 1)
+    use = arguments["use"]
+    use.most_rows_at, use.engine_s = 47.5, 72.0
+    use.calls.extend([3, 8, 9])
     result = timing([tally], 0, reached=reached, **arguments)
+    pace = {"until_90_s": 7.5, "last_tenth": 0.25, "calls_per_engine": 8}
+    assert result["pace"] == {**pace, "episodes_per_engine_hour": 350}
     phases = {"plan": 2, "ray": 1, "actors": 0.5, "worker": 1.5, "engine": 25, "row": 2.25}
     assert result["until_first_row_s"] == phases
     assert sum(phases.values()) == result["first_row_s"]
@@ -146,14 +152,17 @@ def test_each_second_of_an_engine_without_rows_has_one_cause(engines, backlog, w
     now_s = [100.0]
     use, tally = Utilization(lambda: now_s[0]), Tally()
     use.count_time(tally)  # no graph runs yet
-    use.begin(4, [0])
+    use.begin(4, {0: [None] * 10})
     use.note(backlog)
     tally.engines, tally.in_flight = engines, 6
+    tally.load, tally.counts_of(0).ended_rows = EngineLoad(running=12), 9
     now_s[0] += 10
     use.count_time(tally)
     of_run = use.take(0)
     assert {cause: s for cause, s in of_run.waited_s.items() if s} == waited
     assert (of_run.engine_s, of_run.rows_in_flight()) == (40, {"every_s": 1.0, "rows": [6.0] * 10})
+    assert [*of_run.calls] == [12 / n for n in [engines.at_work] if n]
+    assert of_run.most_rows_at == 110, "9 of 10 rows"
     use.end()
     now_s[0] += 10
     use.count_time(tally)
@@ -163,7 +172,7 @@ def test_each_second_of_an_engine_without_rows_has_one_cause(engines, backlog, w
 def test_each_second_counts_for_one_run_of_a_lane() -> None:
     now_s = [100.0]
     use, tally = Utilization(lambda: now_s[0]), Tally()
-    use.begin(1, [0, 1, 2])
+    use.begin(1, {run: [None] for run in (0, 1, 2)})
 
     def look(seconds: float) -> None:
         now_s[0] += seconds

@@ -9,6 +9,7 @@ import pytest
 from ace_ray.cluster.resources import Resources
 from ace_ray.pipeline.graph import Layout, Work, blocks, layout
 from ace_ray.pipeline.planning.prefixes import common_length, cuts, largest_first, ranks
+from ace_ray.storage.durations import Durations
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import Toy, planned
 
@@ -23,9 +24,16 @@ class Prepared(Toy):
         return str(entry.data["text"][0]).replace("X", "")
 
 
-def travelling(texts: list[str], **changes: Any) -> list[list[tuple[int, int, int]]]:
+def work_of(texts: list[str], durations: Any = None, **changes: Any) -> Work:
+    """Return the work of a plan. ``durations`` has the seconds and the tokens of each text."""
     rows = planned(Prepared(texts), **changes).rows
-    parts = blocks(Work(0, rows, np.ones(len(rows), np.int32)), 4)
+    seconds, tokens = durations or np.zeros((2, len(texts)))
+    learnt = Durations(np.array(seconds), np.array(tokens), np.arange(1.0, len(texts) + 1))
+    return Work(0, rows, np.ones(len(rows), np.int32), learnt)
+
+
+def travelling(texts: list[str], **changes: Any) -> list[list[tuple[int, int, int]]]:
+    parts = blocks(work_of(texts, **changes), 4)
     return sorted(
         sorted((row["entry"], row["sample"], row["repeat"]) for row in block.to_pylist())
         for block in parts
@@ -43,6 +51,22 @@ def test_episodes_of_one_preparation_share_a_block() -> None:
         [(0, 1, 0), (1, 1, 0)],
     ]
     assert {*planned(Prepared(["a", "b", "X"])).rows.shares.tolist()} == {-1}
+
+
+def test_the_longest_rows_come_first_and_blocks_keep_their_prefixes() -> None:
+    texts = ["X short", "X long", *(f"{group} {row}" for group in "abc" for row in range(4))]
+    seconds = [1, 9, *[5] * 12]
+    tokens = [9, 1, *[2] * 4, 2, 2, 7, 2, *[3] * 4]
+
+    def order(*durations: list[int]) -> list[list[int]]:
+        found = blocks(work_of(texts, durations), 4)
+        return [block.column("entry").to_pylist() for block in found]
+
+    calls = [[6, 7, 8, 9], [10, 11, 12, 13], [2, 3, 4, 5]]
+    assert order(seconds, tokens) == [[1], [0], *calls], "episodes by seconds, calls by tokens"
+    assert sorted(order([0] * 14, [0] * 14)) == sorted([[0], [1], *calls])
+    row = next(blocks(work_of(texts, (seconds, tokens)), 4)).to_pylist()[0]
+    assert (row["entry"], row["length"]) == (1, 2.0)
 
 
 def shaped(rows: int, *, workers: int = 1, limit: int = 0, **config: Any) -> Layout:
@@ -90,16 +114,6 @@ def test_the_block_with_the_most_work_starts_first() -> None:
     sizes, common = np.array([900, 900, 500, 500]), np.array([0, 880, 0, 10])
     # The second prompt is nearly computed with the first.
     assert largest_first([(0, 2), (2, 4)], sizes, common) == [(2, 4), (0, 2)]
-
-
-def test_the_last_blocks_are_small_and_keep_samples_together() -> None:
-    rows = 10 * 12
-    sizes = np.full(rows, 100)
-    common = np.where(np.arange(rows) % 3, 100, 20)  # three samples of each entry
-    bounds = largest_first([(at, at + 12) for at in range(0, rows, 12)], sizes, common)
-    assert [end - start for start, end in bounds] == [12] * 9 + [6, 3, 3]
-    one_entry = [(at, at + 3) for at in range(0, rows, 3)]
-    assert sorted(largest_first(one_entry, sizes, common)) == one_entry
 
 
 def test_rows_that_are_left_share_what_the_rows_between_them_share() -> None:

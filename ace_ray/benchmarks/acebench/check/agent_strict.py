@@ -194,14 +194,12 @@ def cause(entry: Entry, calls: Sequence[MadeCall], ideal: Sequence[Path]) -> tup
             return "rule_violation", early
         if attempt.call.name == at_hand.name:
             return "information_mismanagement", f"{name} was called with other values"
-        if _is_refused(attempt) and any(attempt.call.name == step.name for step in later):
+        result = attempt.observation
+        status = result.get("status") if isinstance(result, dict) else None
+        is_refused = status is False or status == "error"
+        if is_refused and any(attempt.call.name == step.name for step in later):
             return "rule_violation", early
     return "undetermined", f"{at_hand.name} was not called"
-
-
-def _is_refused(attempt: MadeCall) -> bool:
-    status = attempt.observation.get("status") if isinstance(attempt.observation, dict) else None
-    return status is False or status == "error"
 
 
 def _progress(calls: Sequence[MadeCall], path: Path) -> tuple[int, int]:

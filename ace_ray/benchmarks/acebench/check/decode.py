@@ -48,7 +48,7 @@ def fragment(output: str, *, whole_output: bool) -> str | None:
     return None
 
 
-def calls_of(tree: ast.expr) -> list[Call]:
+def calls_of_list(tree: ast.expr) -> list[Call]:
     """Return the calls in the syntax tree of a list, tuple or set of calls, in order.
 
     Raises `NotCalls` where upstream's decoder raises and `Refusal` for an operation that
@@ -81,7 +81,7 @@ class DecodedOutput(NamedTuple):
 
 # Cached: the check, and then the search for unread calls, decode the same output.
 @lru_cache(maxsize=1)
-def decode(output: str | None, *, whole_output: bool) -> DecodedOutput:
+def decode_for_both_rules(output: str | None, *, whole_output: bool) -> DecodedOutput:
     """Decode an output by both rule sets. ``whole_output``: the category is multi-turn."""
     if output is None:
         return DecodedOutput("there is no output", "there is no output")
@@ -97,7 +97,7 @@ def decode(output: str | None, *, whole_output: bool) -> DecodedOutput:
     if isinstance(official_parsed, NotCalls):
         return DecodedOutput(str(official_parsed), strict, chars=chars)
     try:
-        return DecodedOutput(calls_of(official_parsed), strict, chars=chars)
+        return DecodedOutput(calls_of_list(official_parsed), strict, chars=chars)
     except (NotCalls, Refusal, RecursionError) as error:
         return DecodedOutput(str(error), strict, isinstance(error, Refusal), chars)
 

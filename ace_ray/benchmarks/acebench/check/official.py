@@ -19,7 +19,6 @@ functions then convert values to strings wherever upstream does so.
 from __future__ import annotations
 
 import enum
-import functools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -163,7 +162,7 @@ def _calls_fault(
     If no call fits, the fault of the last call is returned."""
     if len(calls) != len(gold):
         return "wrong functions number", f"{len(calls)} calls instead of {len(gold)}"
-    names = [_strip_number(key) for key in gold]
+    names = [_SUFFIX.sub("", key) for key in gold]
     if len(calls) == 1:
         mismatch = calls[0].name != names[0]
     else:
@@ -185,11 +184,6 @@ def _calls_fault(
                 str(calls)
             return fault
     return None
-
-
-@functools.lru_cache(maxsize=4096)
-def _strip_number(key: str) -> str:
-    return _SUFFIX.sub("", key)
 
 
 def _find_function(functions: Any, key: str) -> Any:

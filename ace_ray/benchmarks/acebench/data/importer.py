@@ -81,11 +81,9 @@ def import_checkout(
     files = _collect(path)
     content = files_hash(files)
     if expect_sha256 is not None and content != expect_sha256:
-        raise UserError(
-            f"the contents have the hash {content}, not the expected {expect_sha256}",
-            where=str((source or {}).get("url", path)),
-            fix="import a checkout of your own to use other contents",
-        )
+        problem = f"the contents have the hash {content}, not the expected {expect_sha256}"
+        fix = "import a checkout of your own to use other contents"
+        raise UserError(problem, where=str((source or {}).get("url", path)), fix=fix)
     rows = Counter((e.language, e.category) for e in load(_rows_folder(path)))
     target = store_version(
         files,
@@ -127,11 +125,9 @@ def _rows_folder(path: Path) -> Path:
         return path
     if path.is_file():
         raise UserError("is a file", where=str(path), fix="unpack it and import the folder")
-    raise UserError(
-        "has neither data_all nor data_en in it" if path.is_dir() else "no such folder",
-        where=str(path),
-        fix="give the top folder of a checkout of the official repository",
-    )
+    problem = "has neither data_all nor data_en in it" if path.is_dir() else "no such folder"
+    fix = "give the top folder of a checkout of the official repository"
+    raise UserError(problem, where=str(path), fix=fix)
 
 
 def _normalize_json(path: Path, name: str) -> bytes:
@@ -149,9 +145,8 @@ def _json_bytes(value: Any, location: Path) -> bytes:
         json_value(text.encode(), location)  # keys 1 and "1" are the same in JSON
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"contains literals that JSON cannot represent: {error}", where=str(location)
-        ) from error
+        problem = f"contains literals that JSON cannot represent: {error}"
+        raise UserError(problem, where=str(location)) from error
 
 
 def pull(*, url: str = OFFICIAL_URL, sha256: str | None = None) -> Path:
@@ -161,11 +156,8 @@ def pull(*, url: str = OFFICIAL_URL, sha256: str | None = None) -> Path:
     commit, unless both another ``url`` and ``sha256`` are given. Proxies are taken from the
     environment. Raises `UserError` if the download fails or has another hash."""
     if not url.startswith(("https://", "http://")):
-        raise UserError(
-            f"{url!r} is not an http(s) address",
-            where="--url",
-            fix="unpack a local archive and run `ace-ray data import acebench PATH`",
-        )
+        fix = "unpack a local archive and run `ace-ray data import acebench PATH`"
+        raise UserError(f"{url!r} is not an http(s) address", where="--url", fix=fix)
     pinned_otherwise = url != OFFICIAL_URL and sha256 is not None
     home = imports_folder(BENCHMARK)
     try:
@@ -235,9 +227,8 @@ def _unpack(archive: bytes, into: Path, location: str) -> None:
             for info in tar:
                 path = PurePosixPath(info.name)
                 if path.is_absolute() or ".." in path.parts:
-                    raise UserError(
-                        f"contains a path outside the folder: {info.name!r}", where=location
-                    )
+                    problem = f"contains a path outside the folder: {info.name!r}"
+                    raise UserError(problem, where=location)
                 if info.isdir():
                     continue
                 file = tar.extractfile(info) if info.isreg() else None

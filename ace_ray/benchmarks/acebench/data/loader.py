@@ -53,11 +53,8 @@ def locate(name: str) -> Path:
 
 def _check_folder(folder: Path) -> None:
     if (folder / "data_all").is_dir():
-        raise UserError(
-            f"{folder} is a checkout of the official repository",
-            where="data",
-            fix=f"run `ace-ray data import acebench {folder}` and write `data: imported`",
-        )
+        fix = f"run `ace-ray data import acebench {folder}` and write `data: imported`"
+        raise UserError(f"{folder} is a checkout of the official repository", where="data", fix=fix)
     if not any((folder / f"data_{language}").is_dir() for language in LANGUAGES):
         raise UserError(f"{folder} has no data_en or data_zh in it", where="data", fix=GET_DATA)
 

@@ -33,11 +33,9 @@ def literal(node: ast.expr, location: Path) -> Any:
     try:
         return ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise UserError(
-            "is code that would have to be executed, not a literal",
-            where=f"{location}:{node.lineno}",
-            fix="import an unmodified checkout of the official repository",
-        ) from error
+        problem = "is code that would have to be executed, not a literal"
+        fix = "import an unmodified checkout of the official repository"
+        raise UserError(problem, where=f"{location}:{node.lineno}", fix=fix) from error
 
 
 def assignments(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -47,11 +45,6 @@ def assignments(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield statement.targets[0], statement.value
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             yield statement.target, statement.value
-
-
-def is_prose(text: str) -> bool:
-    """Return whether a string constant is part of a text for a model, not a key or a mode."""
-    return " " in text or not text.isascii()
 
 
 def phrases(function: Function, ignored: frozenset[int] = frozenset()) -> list[str]:
@@ -66,7 +59,8 @@ def phrases(function: Function, ignored: frozenset[int] = frozenset()) -> list[s
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and id(node) not in ignored
-        and is_prose(node.value)
+        # Prose is part of a text for a model; other constants are keys or modes.
+        and (" " in node.value or not node.value.isascii())
     ]
 
 
@@ -120,11 +114,8 @@ def read_prompts(root: Path) -> dict[str, str]:
         prefix = "" if module in PROMPT_MODULES else f"{module}:"
         texts = _module_texts(parse_python(root, relative))
         if not texts:
-            raise UserError(
-                "assigns no text constants",
-                where=str(root / relative),
-                fix="import an unmodified checkout of the official repository",
-            )
+            fix = "import an unmodified checkout of the official repository"
+            raise UserError("assigns no text constants", where=str(root / relative), fix=fix)
         prompts |= {prefix + name: text for name, text in texts.items()}
     for module in PHRASE_MODULES:
         tree = parse_python(root, f"{SOURCES}/{module}.py")

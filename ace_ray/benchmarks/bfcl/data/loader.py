@@ -14,22 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ace_ray.benchmarks.bfcl.categories import (
-    AGENTIC,
-    ALL_CATEGORIES,
-    CATEGORIES,
-    CHATABLE,
-    COMPOSITE,
-    CONVERSATIONS,
-    DEFAULT,
-    EXEC,
-    FORMAT_SENSITIVITY,
-    FORMS,
-    MEMORY,
-    REST,
-    SINGLE_TURN,
-    SQL,
-)
+from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     DOC_FILES,
     FORMAT_IDS,
@@ -68,13 +53,12 @@ Record = tuple[str, dict[str, Any], Any]
 Line = tuple[str, Row]
 
 
-def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
+def load(package: UpstreamPackage, categories: Sequence[str] = groups.CATEGORIES) -> list[Entry]:
     """Load the entries of ``categories`` in order. Raises `UserError` for an invalid row."""
     for category in categories:
-        if category not in ALL_CATEGORIES:
-            raise UserError(
-                f"unknown category {category!r}", fix=f"write one of {', '.join(ALL_CATEGORIES)}"
-            )
+        if category not in groups.ALL_CATEGORIES:
+            fix = f"write one of {', '.join(groups.ALL_CATEGORIES)}"
+            raise UserError(f"unknown category {category!r}", fix=fix)
     reader = _Reader(package)
     return [entry for category in categories for entry in reader.entries(category)]
 
@@ -126,7 +110,7 @@ class _Reader:
 
     def _category(self, category: str) -> list[Record]:
         if category not in self._records:
-            if category == FORMAT_SENSITIVITY:
+            if category == groups.FORMAT_SENSITIVITY:
                 self._records[category] = self._format_sensitivity(category)
             else:
                 make = next(make for names, make in _MAKERS.items() if category in names)
@@ -144,7 +128,7 @@ class _Reader:
                 raise UserError(f"{original} has no entry {min(unknown)!r}", where=location)
             for row_id, data, gold in rows:  # upstream keeps the order of the rows, not of the ids
                 if row_id in ids:
-                    for form in FORMS:
+                    for form in groups.FORMS:
                         records.append((f"{category}_{len(records)}:{form}:{row_id}", data, gold))
         return records
 
@@ -163,21 +147,23 @@ class _Reader:
     def _rows(self, category: str, path: str) -> Rows:
         """Read a file's rows by id. Convert rows of `UNUSED` categories to the usual form."""
         raw, location = self._package.read(path), self._package.full_path(path)
-        if category == CHATABLE:
+        if category == groups.CHATABLE:
             return {
                 f"{category}_{number}": (line, {"question": [[message]], "function": []})
                 for number, (line, row) in enumerate(json_lines(raw, location))
                 for message in [{"role": "user", "content": row.get("question")}]
             }
-        if category == REST and path == answer_file(REST):
+        if category == groups.REST and path == answer_file(groups.REST):
             lines = json_lines(raw, location)
             return {f"{category}_{row.get('idx')}": (line, row) for line, row in lines}
         rows = rows_by_id(raw, location)
         for _, row in rows.values():
-            if category == SQL and isinstance(row.get("question"), list):  # the turn's messages
-                row["question"] = [row["question"]]
+            if category == groups.SQL and isinstance(row.get("question"), list):
+                row["question"] = [row["question"]]  # the messages of the only turn
             config, classes = row.get("initial_config"), row.get("involved_classes")
-            if category == COMPOSITE and isinstance(config, dict) and isinstance(classes, list):
+            if not (isinstance(config, dict) and isinstance(classes, list)):
+                continue
+            if category == groups.COMPOSITE:
                 # Two rows also have states outside a class, which upstream does not read.
                 row["initial_config"] = {name: config[name] for name in config if name in classes}
         return rows
@@ -189,7 +175,7 @@ def _single_record(
     """Make a record of a single-turn row. In REST and EXEC, the gold answer is source of calls."""
     parse_tree(SingleRow, row, location)
     gold = None
-    if category in (REST, *EXEC):
+    if category in (groups.REST, *groups.EXEC):
         texts = _gold(CallTextGold, answer)
         try:
             gold = _parse_gold([texts] if isinstance(texts, str) else texts, row["function"])
@@ -217,7 +203,7 @@ def _agentic_record(
     category: str, row_id: str, location: str, row: Row, answer: Line | None
 ) -> Record:
     data: dict[str, Any] = {"question": row["question"]}
-    if category in MEMORY:
+    if category in groups.MEMORY:
         parse_tree(MemoryRow, row, location)
         data["scenario"] = row["scenario"]
         data["involved_classes"] = [f"MemoryAPI_{category.removeprefix('memory_')}"]
@@ -230,16 +216,16 @@ def _agentic_record(
 
 
 _MAKERS: Mapping[Sequence[str], Callable[..., Record]] = {
-    (*SINGLE_TURN, CHATABLE, SQL, REST, *EXEC): _single_record,
-    CONVERSATIONS: _multi_turn_record,
-    AGENTIC: _agentic_record,
+    (*groups.SINGLE_TURN, groups.CHATABLE, groups.SQL, groups.REST, *groups.EXEC): _single_record,
+    groups.CONVERSATIONS: _multi_turn_record,
+    groups.AGENTIC: _agentic_record,
 }
 
 
 def _parse_gold(texts: Sequence[str], functions: Sequence[Any]) -> list[dict[str, Any]]:
     """Return gold calls in the form of `SingleGold`, with one acceptable value per parameter."""
     names = {doc["name"]: list(doc["parameters"]["properties"]) for doc in functions}
-    calls = read_answer(Answer(f"[{', '.join(texts)}]"), DEFAULT, "python")
+    calls = read_answer(Answer(f"[{', '.join(texts)}]"), groups.DEFAULT, "python")
     gold = []
     for call in calls or ():
         placed = {names[call.name][i]: value() for i, value in call.positional.items()}
@@ -264,7 +250,7 @@ def _gold(model: type[PartialModel], answer: Line | None) -> Any:
 def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
     location = package.full_path(FORMAT_IDS)
     ids = json_value(package.read(FORMAT_IDS), location)
-    if not isinstance(ids, dict) or not ids.keys() <= set(SINGLE_TURN):
+    if not isinstance(ids, dict) or not ids.keys() <= set(groups.SINGLE_TURN):
         raise UserError("is not an object {single-turn category: ids}", where=location)
     if not all(is_texts(listed) for listed in ids.values()):
         raise UserError("has a category whose value is not a list of ids", where=location)

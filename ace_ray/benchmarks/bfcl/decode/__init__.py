@@ -77,7 +77,9 @@ def read_answer(answer: Answer, form: Form, language: Language) -> list[DecodedC
     if answer.unreadable:
         raise NotCalls("a stored answer of an unknown shape")
     if answer.calls:
-        return _read_native(answer.calls)
+        if len(answer.calls) > MAX_NATIVE_CALLS:
+            raise NotCalls(f"more than {MAX_NATIVE_CALLS} calls")
+        return [DecodedCall(call.name, _arguments(call)) for call in answer.calls]
     if answer.calls is None:
         return read(answer.text or "", form, language)
     if answer.text:
@@ -155,12 +157,6 @@ def _source(text: str, form: Form) -> str:
     if not end_tag:
         raise NotCalls("no <TOOLCALL> tags")
     return text.strip()
-
-
-def _read_native(calls: Sequence[ToolCall]) -> list[DecodedCall]:
-    if len(calls) > MAX_NATIVE_CALLS:
-        raise NotCalls(f"more than {MAX_NATIVE_CALLS} calls")
-    return [DecodedCall(call.name, _arguments(call)) for call in calls]
 
 
 def _arguments(call: ToolCall) -> Any:

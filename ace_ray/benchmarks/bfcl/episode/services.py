@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig
-from ace_ray.errors import RowError, UserError
+from ace_ray.errors import RowError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
-from ace_ray.models.urls import http_url
+from ace_ray.models.urls import check_url, read_key
 from ace_ray.util.secrets import mask_key
 
 # Timeout of one attempt.
@@ -31,28 +31,11 @@ class ServiceFailed(RowError):
 
 
 def check_service(config: ServiceConfig, location: str) -> None:
-    """Check the config of a service without sending a request.
-
-    Raises:
-        UserError: the URL is malformed or contains a secret, or the key is not in the environment.
-    """
-    try:
-        http_url(config.url)
-        if "?" in config.url or "#" in config.url:
-            raise ValueError("it contains a query or a fragment")
-    except ValueError as error:
-        raise UserError(
-            f"is not a service URL: {error}",
-            where=f"{location}.url",
-            fix="write http(s)://host/path, without query; keys go into the environment",
-        ) from None
-    name = config.api_key_env
-    if name is not None and not os.environ.get(name, "").strip():
-        raise UserError(
-            f"the environment variable {name} is not set",
-            where=f"{location}.api_key_env",
-            fix="set it to the service's key, or leave api_key_env out",
-        )
+    """Check the config of a service without sending a request. Raises `UserError` if the URL is
+    malformed or contains a secret, or the key is not in the environment."""
+    check_url(config.url, f"{location}.url", fix="write http(s)://host/path, without query")
+    fix = "set it to the service's key, or leave api_key_env out"
+    read_key(config.api_key_env, f"{location}.api_key_env", fix)
 
 
 class Service:

@@ -18,16 +18,7 @@ from statistics import stdev
 from typing import Any
 
 from ace_ray.benchmarks.aggregates import Column, Columns, aggregates, to_aggregates
-from ace_ray.benchmarks.bfcl.categories import (
-    ALL_CATEGORIES,
-    FORMAT_SENSITIVITY,
-    FORMS,
-    LIVE,
-    MEMORY,
-    MULTI_TURN,
-    WEB_SEARCH,
-    form_of,
-)
+from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.endings import count_endings, with_ending
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies
@@ -42,7 +33,7 @@ def summarize(rows: Iterable[ResultRow], max_unscored: float = 0.0) -> dict[str,
     accuracy over the scored rows is still reported."""
     diagnostics, endings = Diagnostics(), dict[str, dict[str, int]]()
     counted = diagnostics.collect(count_endings(rows, ENDINGS, endings))
-    summary = statistics(counted, RULE_SETS, {"all": ALL_CATEGORIES}, max_unscored)
+    summary = statistics(counted, RULE_SETS, {"all": groups.ALL_CATEGORIES}, max_unscored)
     for rules in RULE_SETS:
         categories = to_aggregates(summary["categories"], rules, max_unscored)
         for version, columns in VERSIONS.items():
@@ -69,9 +60,9 @@ V4: Columns = {
     "live": Column("Live", _LIVE_AST, weights="n"),
     "irrelevance_mean": Column("Irrelevance", ("irrelevance", "live_irrelevance")),
     "relevance": Column("Relevance", ("live_relevance",)),
-    "multi_turn": Column("Multi-turn", MULTI_TURN),
-    "web_search": Column("Web search", WEB_SEARCH),
-    "memory": Column("Memory", MEMORY),
+    "multi_turn": Column("Multi-turn", groups.MULTI_TURN),
+    "web_search": Column("Web search", groups.WEB_SEARCH),
+    "memory": Column("Memory", groups.MEMORY),
     "agentic": Column("Agentic", ("web_search", "memory")),
     "overall": Column(
         "Overall v4",
@@ -126,15 +117,15 @@ class Diagnostics:
         for row in rows:
             metrics = row.verdicts["official"].metrics if row.verdicts else {}
             if (probability := metrics.get(GOLD, 0)) > 0:
-                kind = "live" if row.category in LIVE else "single_turn"
+                kind = "live" if row.category in groups.LIVE else "single_turn"
                 self._logs[kind].append(math.log(probability))
             for rules, verdict in row.verdicts.items() if row.verdicts else ():
                 if "turns_state" in verdict.metrics:
                     sums = self.turn_matches.setdefault(row.category, {}).setdefault(rules, {})
                     for name in ("n", *TURN_METRICS):
                         sums[name] = sums.get(name, 0) + verdict.metrics.get(name, 1)
-            if row.category == FORMAT_SENSITIVITY:
-                form = str(form_of(row.id))
+            if row.category == groups.FORMAT_SENSITIVITY:
+                form = str(groups.form_of(row.id))
                 self._forms.setdefault(form, Tally(form, RULE_SETS)).add(row)
             yield row
 
@@ -166,7 +157,7 @@ class Diagnostics:
     def _sensitivity(self, rules: str) -> dict[str, Any]:
         forms: Mapping[str, Any] = {
             str(form): accuracies([self._forms[str(form)]], rules)
-            for form in FORMS
+            for form in groups.FORMS
             if str(form) in self._forms
         }
         points = [100 * f["accuracy"] for f in forms.values() if f["accuracy"] is not None]

@@ -6,14 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.aggregates import column_estimate, column_score, table_of_runs
-from ace_ray.benchmarks.bfcl.categories import (
-    FORMAT_SENSITIVITY,
-    FORMS,
-    GROUPS,
-    MEMORY,
-    original_id,
-)
+from ace_ray.benchmarks.aggregates import column_score, complete_estimate, table_of_runs
+from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, TURN_METRICS, V4, VERSIONS
 from ace_ray.benchmarks.comparability import mark_labels
 from ace_ray.benchmarks.endings import endings_table
@@ -111,19 +105,19 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 # The leaderboard's groups. Format sensitivity is a group of its own and enters no score.
 TITLED_GROUPS: Mapping[str, Sequence[str]] = {
     **{
-        V4[name].title: GROUPS[name]
+        V4[name].title: groups.GROUPS[name]
         for name in ("non_live", "live", "multi_turn", "web_search", "memory")
     },
-    "Format sensitivity": (FORMAT_SENSITIVITY,),
+    "Format sensitivity": (groups.FORMAT_SENSITIVITY,),
 }
 
 
 def task(row: ResultRow) -> str:
     """Return the id of a row's task. Rows that share a memory or a question have the same task."""
-    if row.category in MEMORY:  # memory_kv_12-student-3
+    if row.category in groups.MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
-    if row.category == FORMAT_SENSITIVITY:
-        return original_id(row.id)
+    if row.category == groups.FORMAT_SENSITIVITY:
+        return groups.original_id(row.id)
     return task_key(row)
 
 
@@ -144,7 +138,7 @@ def paper(runs: Sequence[BenchmarkResult], rules: str) -> Paper:
 
 
 def _column(run: BenchmarkResult, version: str, name: str, rules: str) -> Estimate | None:
-    return column_estimate(run, run.summary, rules, (version, VERSIONS[version]), name)
+    return complete_estimate(run, run.summary, rules, (version, VERSIONS[version]), name)
 
 
 def _leaderboard(runs: Sequence[BenchmarkResult], version: str, rules: str) -> Table:
@@ -174,7 +168,7 @@ def _forms(runs: Sequence[BenchmarkResult], rules: str) -> Table | None:
     labels, legend = mark_labels(form_runs)
     blocks = [run.summary["format_sensitivity"][rules] for run in form_runs]
     lines: list[list[Value]] = [
-        [str(form), *(estimate(b["forms"].get(str(form))) for b in blocks)] for form in FORMS
+        [str(form), *(estimate(b["forms"].get(str(form))) for b in blocks)] for form in groups.FORMS
     ]
     lines += [
         [f"{name} (points)", *(_points(block[name]) for block in blocks)]

@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import localcontext
 from functools import cache, wraps
@@ -229,10 +230,8 @@ def _mutable_defaults(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 def _text_of(result: Any) -> str:
     if type(result) is dict:
-        try:
+        with suppress(Exception):  # upstream catches everything here
             return json.dumps(result)
-        except Exception:  # noqa: BLE001  # upstream catches everything here
-            return str(result)
     return str(result)
 
 

@@ -38,9 +38,8 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
         try:
             host.process().ask({"load": list(names)})
         except LimitBroken as error:
-            raise UserError(
-                f"a class does not load: {error}", where=sources.location, fix="name an intact copy"
-            ) from error
+            problem = f"a class does not load: {error}"
+            raise UserError(problem, where=sources.location, fix="name an intact copy") from error
         except ProcessLost as error:
             problem = f"the tool process does not start ({error})"
             raise UserError(problem, where="data", fix="see its output above") from error

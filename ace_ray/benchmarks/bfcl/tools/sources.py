@@ -82,11 +82,8 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
         UserError: there is no such class, its module does not load, or it must not run."""
     if not sources.texts:
         if name not in CLASSES:
-            raise UserError(
-                f"the mini set has no tool class {name}",
-                where="data",
-                fix="write data: installed, or the path of a copy of bfcl-eval",
-            )
+            fix = "write data: installed, or the path of a copy of bfcl-eval"
+            raise UserError(f"the mini set has no tool class {name}", where="data", fix=fix)
         return CLASSES[name]
     module = TOOL_MODULES.get(name, "")
     tool_class = vars(_load(sources, module)).get(name) if module in sources.texts else None

@@ -124,9 +124,8 @@ def _mpmath() -> ModuleType:
     try:
         context = importlib.import_module("mpmath.ctx_mp").MPContext()
     except ImportError as error:
-        raise UserError(
-            "MathAPI needs the package mpmath", where="data", fix="run `pip install mpmath`"
-        ) from error
+        problem = "MathAPI needs the package mpmath"
+        raise UserError(problem, where="data", fix="run `pip install mpmath`") from error
     return make_module("mpmath", mp=context, log=context.log)
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -78,7 +78,8 @@ class AnswerCache:
         Raises `RowError` if the file can no longer be read; the row is then retried."""
         try:
             self.open()
-            return _METHODS[method](self, *values)
+            methods: dict[str, Any] = {"get": self.get, "put": self.put, "examples": self.examples}
+            return methods[method](*values)
         except (UserError, sqlite3.Error) as error:
             raise RowError(f"the cache in {self._folder}: {error}") from error
 
@@ -141,13 +142,6 @@ class AnswerCache:
         return self._database
 
 
-_METHODS: dict[str, Callable[..., Any]] = {
-    "get": AnswerCache.get,
-    "put": AnswerCache.put,
-    "examples": AnswerCache.examples,
-}
-
-
 def answer_of(record: Record) -> ApiAnswer:
     """Convert a recorded answer to an `ApiAnswer` whose source is the cache."""
     text, maker, failed = record
@@ -163,12 +157,10 @@ def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
     if not (folder / FILE).exists():
         return None
     with closing(open_database(folder, "read")) as database:
-        query = (
-            "SELECT arguments, answer FROM answers WHERE api = ? AND maker = ? ORDER BY arguments"
-        )
+        query = "SELECT arguments, answer FROM answers WHERE api = ? AND maker = ?"
         total, rows = hashlib.sha256(), 0
         for api in sorted(set(apis)):
-            for row in database.execute(query, (api, RECORDED)):
+            for row in database.execute(f"{query} ORDER BY arguments", (api, RECORDED)):
                 total.update(json.dumps([api, *row]).encode())
                 rows += 1
     return total.hexdigest() if rows else None

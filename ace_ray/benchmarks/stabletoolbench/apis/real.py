@@ -9,10 +9,8 @@ environment, and is removed from replies.
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -24,9 +22,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.schema import Section
-from ace_ray.errors import UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
-from ace_ray.models.urls import http_url
 from ace_ray.util.secrets import mask_key
 
 # Maximum bytes of an answer; a longer one is a failure.
@@ -96,38 +92,6 @@ class RealApis:
         if not isinstance(value, dict) or not isinstance(value.get("error"), str):
             return error or FAILED, ""
         return error or value["error"], value.get("response", "")
-
-
-def check_real(config: RealConfig, location: str) -> None:
-    """Raise `UserError`, which omits the URL, if ``service_url`` is malformed or may hold a key."""
-    location, fix = f"{location}.service_url", "write https://HOST/PATH"
-    try:
-        http_url(config.service_url)
-    except ValueError as error:
-        raise UserError(f"the URL cannot be used: {error}", where=location, fix=fix) from None
-    parts = urlsplit(config.service_url)
-    if parts.query or parts.fragment:
-        raise UserError(
-            "the URL contains a query or a fragment",
-            where=location,
-            fix=f"{fix}; a key belongs in the environment variable that key_env names",
-        )
-
-
-def read_key(config: RealConfig, location: str) -> str:
-    """Return the service's key, "" if ``key_env`` is not set. Raises `UserError` if the environment
-    variable ``key_env`` contains no key."""
-    name = config.key_env
-    if name is None:
-        return ""
-    key = os.environ.get(name, "").strip()
-    if not key or not key.isascii() or not key.isprintable():
-        raise UserError(
-            f"the environment variable {name!r} does not contain a key",
-            where=f"{location}.key_env",
-            fix=f"export {name}",
-        )
-    return key
 
 
 _ACCEPTED = "got an unexpected keyword argument"

@@ -87,11 +87,9 @@ def mirror_system(upstream: Path) -> str:
     checkout lacks the message."""
     text = assigned_text(parse_python(upstream, PROMPTS_FILE), _VARIABLE)
     if text is None:
-        raise UserError(
-            f"does not assign a string to {_VARIABLE}",
-            where=str(upstream / PROMPTS_FILE),
-            fix="give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers",
-        )
+        problem = f"does not assign a string to {_VARIABLE}"
+        fix = "give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers"
+        raise UserError(problem, where=str(upstream / PROMPTS_FILE), fix=fix)
     return text
 
 
@@ -126,10 +124,8 @@ def _own_request(api: Api, arguments: Any, examples: Sequence[Sequence[str]]) ->
         document["shape_of_the_payload"] = text[:_MAX_TEXT]
     parts = [f"Documentation:\n{json.dumps(document, ensure_ascii=False)}"]
     if examples:
-        replies = "\n".join(
-            f"{request}\n-> {answer}"[: 2 * _MAX_TEXT] for request, answer in examples
-        )
-        parts.append(f"Earlier replies:\n{replies}")
+        replies = [f"{request}\n-> {answer}"[: 2 * _MAX_TEXT] for request, answer in examples]
+        parts.append("\n".join(["Earlier replies:", *replies]))
     parts.append(f"Request:\n{json.dumps(arguments, ensure_ascii=False)}")
     return "\n\n".join(parts)
 

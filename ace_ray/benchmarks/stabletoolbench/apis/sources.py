@@ -12,12 +12,13 @@ from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.stabletoolbench.apis import answers, cache
 from ace_ray.benchmarks.stabletoolbench.apis import simulator as simulators
 from ace_ray.benchmarks.stabletoolbench.apis.answers import ApiAnswer
-from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.roles import EndpointRole, Role, parse_role
 from ace_ray.errors import UserError
 from ace_ray.models.http import Http
+from ace_ray.models.urls import check_url, read_key
 from ace_ray.types import Sampling, digest
 from ace_ray.util.suggestions import check_names
 
@@ -52,13 +53,11 @@ class ApiSources:
                     fix=f"name a checkout of StableToolBench in {_WHERE}.upstream",
                 )
         if options.real is not None:
-            check_real(options.real, f"{_WHERE}.real")
+            url, location = options.real.service_url, f"{_WHERE}.real.service_url"
+            check_url(url, location, fix="write https://HOST/PATH", key="key_env")
         elif "real" in self.backends:
-            raise UserError(
-                "no service for real APIs is named",
-                where=f"{_WHERE}.apis",
-                fix=f"name one in {_WHERE}.real, or remove 'real' from {_WHERE}.apis",
-            )
+            fix = f"name one in {_WHERE}.real, or remove 'real' from {_WHERE}.apis"
+            raise UserError("no service for real APIs is named", where=f"{_WHERE}.apis", fix=fix)
         self._cache_folder = cache.cache_folder(options.cache_folder, f"{_WHERE}.cache_folder")
         self._callers: dict[str, ApiCaller] = {}
 
@@ -108,7 +107,8 @@ class ApiSources:
         real = self._options.real
         if real is None or "real" not in self.backends:
             return None
-        return RealApis(real, Http(), read_key(real, f"{_WHERE}.real"))
+        key = read_key(real.key_env, f"{_WHERE}.real.key_env", f"export {real.key_env}")
+        return RealApis(real, Http(), key or "")
 
     def simulator_of(self, context: EpisodeContext) -> simulators.Simulator | None:
         model = context.roles.get("simulator")

@@ -23,7 +23,7 @@ async def run_chains(rollout: Rollout) -> str:
     """Run single chains, at most `Settings.tries`, until a chain has an answer.
 
     Return how the last chain ended: "answered", "gave_up", "max_steps" or "context". Raises
-    `Truncated` and `RowError`."""
+    `Truncated` at the deadline, `RowError` if the engine or the APIs fail."""
     end_reason = ""
     for _ in range(rollout.settings.tries):
         end_reason = await _run_chain(rollout)
@@ -59,7 +59,7 @@ _ENDS = {_ANSWERED: "answered", _SPENT: "max_queries"}
 
 async def search(rollout: Rollout) -> str:
     """Search through one tree, depth first. Return "answered", "max_queries" or "exhausted". Raises
-    `Truncated` and `RowError`."""
+    as `run_chains` does."""
     return _ENDS.get(await _visit(rollout, rollout.open()), "exhausted")
 
 

@@ -60,12 +60,10 @@ async def judge_sopr(
     empty if there is an `unanswered_reason`. Raises `JudgeError` if one vote fails; the other
     votes are dropped."""
     if why := unanswered_reason(answer):
-        return [
-            {"status": "Unsolved", "reason": UNANSWERED[why], "steps": []} for _ in range(votes)
-        ]
-    return await asking.gather_all(
-        [_vote(model, query, answer, vote, prompts) for vote in range(votes)]
-    )
+        vote = {"status": "Unsolved", "reason": UNANSWERED[why], "steps": []}
+        return [dict(vote) for _ in range(votes)]
+    asked = [_vote(model, query, answer, number, prompts) for number in range(votes)]
+    return await asking.gather_all(asked)
 
 
 async def _vote(
@@ -147,15 +145,12 @@ async def judge_sowr(
     async def compare(turn: int) -> dict[str, Any]:
         order = [CANDIDATE, REFERENCE] if (coin + turn) % 2 else [REFERENCE, CANDIDATE]
         prompt = partial(prompts.comparison, query, [answers[side] for side in order])
-        schema = prompts.schemas.get("better")
-        better, reply = await asking.ask(
-            model, prompt, asking.read_index, "sowr", turn, schema=schema
-        )
+        key, schema = ("sowr", turn), prompts.schemas.get("better")
+        better, reply = await asking.ask(model, prompt, asking.read_index, *key, schema=schema)
         return {"winner": order[better], "first": order[0], **reply}
 
-    return _sowr_outcome(
-        await asking.gather_all([compare(turn) for turn in range(rounds)]), "judge"
-    )
+    compared = await asking.gather_all([compare(turn) for turn in range(rounds)])
+    return _sowr_outcome(compared, "judge")
 
 
 def _sowr_outcome(rounds: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:

@@ -130,9 +130,8 @@ def trace(answer: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
 
     First, long texts are cut to the same length. If the list is still too long, the nodes in the
     middle are replaced by their number."""
-    steps = [
-        _step(node) for node in walk_chain(answer) if node.get("role") in ("tool", "assistant")
-    ]
+    roles = ("tool", "assistant")
+    steps = [_step(node) for node in walk_chain(answer) if node.get("role") in roles]
     for cap in (limit // 4, limit // 16, limit // 64):
         short: list[dict[str, Any]] = [{k: cut(v, cap) for k, v in step.items()} for step in steps]
         if _size(short) <= limit:

@@ -3,7 +3,8 @@ Only the limited process runs the classes in a copy of tau2-bench."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +24,9 @@ class Tools:
 
     - {"describe": sources}: return the tools' schemas. {"domain": sources}: load a domain.
     - {"attempt": number, "ops": [...], "forget": [number, ...]}: drop the attempts in
-      "forget", run the operations (`op_*`) on this attempt's environments, return their results."""
+      "forget", run the operations on this attempt's environments, return their results.
+
+    An operation has a kind, the name of an environment, and arguments (`_run`)."""
 
     def __init__(self) -> None:
         self._domain: Domain | None = None
@@ -42,69 +45,41 @@ class Tools:
         # If a batch breaks a limit, the parent sends its operations again one by one
         # (`call_limits`).
         with call_limits():
-            return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
+            return [self._run(attempt, *op) for op in request["ops"]]
 
-    def op_open(
-        self, attempt: _Attempt, name: str, solo: bool, initial_state: Mapping[str, Any] | None
-    ) -> str:
-        """Create the environment ``name`` in a task's initial state; return an error, or ""."""
-        assert self._domain is not None
-        environment = attempt[name] = Environment(self._domain, solo)
-        return _problem(lambda: environment.begin(initial_state)) or _problem(environment.sync)
-
-    def op_call(
-        self,
-        attempt: _Attempt,
-        name: str,
-        requestor: str,
-        tool: str,
-        arguments: Mapping[str, Any],
-        last: bool,
-    ) -> list[Any]:
-        """Make a call; return [answer, failed]. ``last``: the call is the last of its message."""
+    def _run(self, attempt: _Attempt, kind: str, name: str, *arguments: Any) -> Any:
+        if kind == "open":  # create it in a task's initial state; return an error, or ""
+            assert self._domain is not None
+            solo, state = arguments
+            opened = attempt[name] = Environment(self._domain, solo)
+            return _problem(opened.begin, state) or _problem(opened.sync)
         environment = attempt[name]
-        answer = environment.call(requestor, tool, arguments)
-        if last:
-            environment.sync()
-        return list(answer)
-
-    def op_sync(self, attempt: _Attempt, name: str) -> str:
-        """Run `Environment.sync`, as upstream after a replay; return its error, or ""."""
-        return _problem(attempt[name].sync)
-
-    def op_replay(
-        self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, *record: Any
-    ) -> str:
-        """Make a recorded call again; return how its answer differs from the record, or ""."""
-        return _problem(lambda: attempt[name].replay(requestor, tool, arguments, *record))
-
-    def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:
-        """Make a task's gold calls, without `Environment.sync`. Return how many fail."""
-        failed = 0
-        for action in actions:
-            try:
-                requestor = action.get("requestor", "assistant")
-                attempt[name].run(requestor, action["name"], action["arguments"])
-            except Exception:  # noqa: BLE001 - upstream logs it
-                failed += 1
-        return failed
-
-    def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
-        """Check an assertion. Return [whether it holds, error]; error is "" without a failure."""
-        try:
-            return [attempt[name].is_true(assertion), ""]
-        except Exception as error:  # noqa: BLE001 - as `_problem`
-            return [False, _line(error)]
-
-    def op_equal(self, attempt: _Attempt, ours: str, theirs: str) -> list[bool]:
-        """Return whether two environments are equal: by upstream's hashes, and by value."""
-        environment, reference = attempt[ours], attempt[theirs]
-        are_equal = environment.texts() == reference.texts()
-        return [are_equal, are_equal or environment.same_values(reference)]
-
-    def op_changes(self, attempt: _Attempt, name: str) -> list[Any]:
-        """Return the records that differ from the initial databases (`Environment.changes`)."""
-        return attempt[name].changes()
+        match kind, *arguments:
+            case "call", *call, is_last:  # make a call; return [answer, failed]
+                answer = environment.call(*call)
+                if is_last:  # the last call of its message
+                    environment.sync()
+                return list(answer)
+            case ("sync",):  # as upstream after a replay; return its error, or ""
+                return _problem(environment.sync)
+            case "replay", *record:  # make a recorded call; return how its answer differs, or ""
+                return _problem(environment.replay, *record)
+            case "gold", actions:  # make a task's gold calls, without `Environment.sync`
+                for action in actions:
+                    with suppress(Exception):  # upstream logs it
+                        requestor = action.get("requestor", "assistant")
+                        environment.run(requestor, action["name"], action["arguments"])
+            case "assert", assertion:  # return [whether it holds, error or ""]
+                try:
+                    return [environment.is_true(assertion), ""]
+                except Exception as error:  # noqa: BLE001 - as `_problem`
+                    return [False, _line(error)]
+            case "equal", other:  # by upstream's hashes, and by value
+                are_equal = environment.texts() == attempt[other].texts()
+                return [are_equal, are_equal or environment.same_values(attempt[other])]
+            case ("changes",):  # the records that differ from the initial databases
+                return environment.changes()
+        return None
 
 
 def _domain(tree: Mapping[str, Any]) -> Domain:
@@ -112,10 +87,10 @@ def _domain(tree: Mapping[str, Any]) -> Domain:
     return Domain.from_texts(tree["domain"], tree["texts"], tree["where"], **fields)
 
 
-def _problem(step: Callable[[], object]) -> str:
+def _problem(step: Callable[..., object], *arguments: Any) -> str:
     """Run ``step``; return its error as text, or ""."""
     try:
-        step()
+        step(*arguments)
     except ReplayMismatch as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - whatever the user's copy raises
@@ -125,11 +100,6 @@ def _problem(step: Callable[[], object]) -> str:
 
 def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-_OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    name.removeprefix("op_"): member for name, member in vars(Tools).items() if name[:3] == "op_"
-}
 
 
 def make() -> Tools:

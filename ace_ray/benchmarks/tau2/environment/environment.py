@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from itertools import zip_longest
 from typing import Any
 
 from ace_ray.benchmarks.tau2.environment.banking import Search, inspect_kits
@@ -75,11 +76,9 @@ class Domain:
                 self.bases[side] = self._class(module, db_class).model_validate(data)
             except (ValueError, RecursionError) as error:
                 line = " ".join(str(error).split())[:300]
-                raise UserError(
-                    f"the database of the {side} does not fit its classes: {line}",
-                    where=self.location,
-                    fix="use an unmodified copy of the data",
-                ) from error
+                problem = f"the database of the {side} does not fit its classes: {line}"
+                fix = "use an unmodified copy of the data"
+                raise UserError(problem, where=self.location, fix=fix) from error
         if self.name == BANKING:
             documents = json.loads(texts["documents"])
             kinds = KNOWLEDGE[self.knowledge][2]
@@ -201,14 +200,21 @@ class Environment:
     def run(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> Any:
         """Call a tool of ``requestor`` (assistant or user) and return its result, without `sync` of
         both databases. Raises the tool's errors."""
-        _check_names(arguments)
-        side = self._side(requestor, name)
+        return self.make_tool_call(name, requestor=requestor, **arguments)
+
+    def make_tool_call(self, tool_name: str, requestor: str, **arguments: Any) -> Any:
+        """Call a tool through upstream's signature. If an argument has the name of a parameter,
+        Python's error becomes the answer, which replays compare with the recorded answer."""
+        side = self._side(requestor, tool_name)
         kit = self.kits.get(side)
         if kit is None:
             whose = "User tools" if side == "user" else "Tools"
             raise ValueError(f"{whose} not available")
-        with self._use_ids(), _copy_mode(kit.db, self._may_write(kit, name)):
-            return kit.use_tool(tool_name=name, **arguments)
+        with self._use_ids(), _copy_mode(kit.db, self._may_write(kit, tool_name)):
+            return kit.use_tool(tool_name=tool_name, **arguments)
+
+    # A part of Python's error.
+    make_tool_call.__module__ = "tau2.environment.environment"
 
     def replay(
         self, requestor: str, name: str, arguments: Mapping[str, Any], recorded: str, lenient: bool
@@ -239,39 +245,23 @@ class Environment:
         value is the text that upstream hashes; of shared records, only the changed ones count."""
         return {side: _state_text(self.kits[side].db) for side in self.domain.bases}
 
-    def values(self) -> dict[str, Any]:
-        """Return the values that differ from the shared databases, by side, field and key."""
-        return {
-            side: {
-                name: {
-                    key: after
-                    for key, (before, after) in pairs.items()
-                    if not same_by_value(before, after)
-                }
-                for name, pairs in _changes(base, self.kits[side].db).items()
-            }
-            for side, base in self.domain.bases.items()
-        }
-
     def same_values(self, environment: Environment) -> bool:
         """Return whether two states are equal; numbers are compared by value."""
-        sides = zip(self.values().values(), environment.values().values(), strict=True)
-        return all(
-            same_by_value(ours.get(name, {}), theirs.get(name, {}))
-            for ours, theirs in sides
-            for name in {*ours, *theirs}
-        )
+        for side, base in self.domain.bases.items():
+            ours, theirs = (_changes(base, e.kits[side].db) for e in (self, environment))
+            for path, (before, _) in (ours | theirs).items():
+                unchanged = (before, before)
+                if not same_by_value(ours.get(path, unchanged)[1], theirs.get(path, unchanged)[1]):
+                    return False
+        return True
 
     def changes(self) -> list[dict[str, Any]]:
         """Return [before, after]: by side, the records that differ from the shared databases."""
-        states: list[dict[str, Any]] = [{}, {}]
+        states: list[dict[str, Any]] = [{side: {} for side in self.domain.bases} for _ in range(2)]
         for side, base in self.domain.bases.items():
-            pairs = _changes(base, self.kits[side].db)
-            for index in (0, 1):
-                states[index][side] = {
-                    name: {key: pair[index] for key, pair in of.items()}
-                    for name, of in pairs.items()
-                }
+            for (name, key), pair in _changes(base, self.kits[side].db).items():
+                for state, value in zip(states, pair, strict=True):
+                    state[side].setdefault(name, {})[key] = value
         return states
 
     def _side(self, requestor: str, name: str) -> str:
@@ -297,19 +287,6 @@ class Environment:
             yield
         finally:
             self._drawn = ids.drawn
-
-
-def _check_names(arguments: Mapping[str, Any]) -> None:
-    """Raise `TypeError` if an argument has the name of a parameter of upstream's
-    ``make_tool_call(tool_name, requestor=..., **arguments)``. The error's text must be Python's,
-    since it becomes the tool's answer, which replays compare with the recorded answer."""
-    method = "Environment.make_tool_call()"
-    if "requestor" in arguments:
-        module = "tau2.environment.environment"
-        raise TypeError(f"{module}.{method} got multiple values for keyword argument 'requestor'")
-    for name in arguments:
-        if name in ("self", "tool_name"):
-            raise TypeError(f"{method} got multiple values for argument {name!r}")
 
 
 def same_by_value(a: Any, b: Any) -> bool:
@@ -359,12 +336,8 @@ def _overlays(db: Any) -> dict[str, Overlay]:
 
 def _to_plain(db: Any) -> Any:
     """Return the database in upstream's class, for reading only: records are not copied."""
-    overlays = _overlays(db)
-    if not overlays:
-        return db
-    with _copy_mode(db, False):
-        plain = {name: dict(overlay.items()) for name, overlay in overlays.items()}
-    return type(db).model_construct(**plain)
+    plain = {name: dict(overlay.data) for name, overlay in _overlays(db).items()}
+    return type(db).model_construct(**plain) if plain else db
 
 
 def _state_text(db: Any) -> Any:
@@ -377,40 +350,32 @@ def _state_text(db: Any) -> Any:
     }
 
 
-def _changes(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return {field: {key: (before, after)}} of values that differ between ``base`` and ``db``."""
-    overlays = _overlays(db)
-    if overlays:
+def _changes(base: Any, db: Any) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """Return {(field, key): (before, after)} of values that differ between ``base`` and ``db``."""
+    if overlays := _overlays(db):
         return {
-            name: {key: (_parse_json(pair[0]), _parse_json(pair[1])) for key, pair in pairs.items()}
+            (name, key): (json.loads(before or "null"), json.loads(after or "null"))
             for name, overlay in overlays.items()
-            if (pairs := overlay.text_changes())
+            for key, (before, after) in overlay.text_changes().items()
         }
     before, after = (json.loads(hash_text(database.model_dump())) for database in (base, db))
     return {
-        name: pairs for name in before if (pairs := _differences(before[name], after.get(name)))
+        (name, key): pair
+        for name in before
+        for key, pair in _differences(before[name], after.get(name)).items()
     }
-
-
-def _parse_json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
 
 
 def _differences(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
     """Return {key or position: (before, after)} for the members of two values that differ."""
     if isinstance(before, dict) and isinstance(after, dict):
-        keys: Sequence[Any] = list(dict.fromkeys((*before, *after)))
+        keys = dict.fromkeys((*before, *after))
         pairs = {str(key): (before.get(key), after.get(key)) for key in keys}
     elif isinstance(before, list) and isinstance(after, list):
-        indices = range(max(len(before), len(after)))
-        pairs = {str(i): (_item_at(before, i), _item_at(after, i)) for i in indices}
+        pairs = {str(i): pair for i, pair in enumerate(zip_longest(before, after))}
     else:
         pairs = {"": (before, after)}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _item_at(values: list[Any], index: int) -> Any:
-    return values[index] if index < len(values) else None
 
 
 def _text(value: Any) -> str:

@@ -21,20 +21,19 @@ _OURS = "ours"
 
 # The tools of each side in OpenAI's form.
 Schemas = Mapping[str, list[dict[str, Any]]]
+# A part of a task, as in upstream's file.
+Part = Mapping[str, Any] | None
 
 
 def _host(sources: ToolSources) -> Host:
     """Return the `Host` that runs a domain's tools. Raises `UserError` (`require_allowed`)."""
     key = (sources.domain, sources.sha256, sources.data_sha256, sources.is_trusted)
-
-    def make() -> Host:
-        require_allowed(sources)
-        return _new_host(sources)
-
-    return host_of(("tau2", *key, sources.release, sources.knowledge), make)
+    names = ("tau2", *key, sources.release, sources.knowledge)
+    return host_of(names, lambda: _new_host(sources))
 
 
 def _new_host(sources: ToolSources) -> Host:
+    require_allowed(sources)
     handler = _HANDLER + "_with_bm25" * ("bm25" in sources.knowledge)
     return Host(handler, lambda: [{"domain": _to_json(sources)}])
 
@@ -58,18 +57,16 @@ def schemas(sources: ToolSources) -> Schemas:
                 tools: Schemas = host.process().ask({"describe": _to_json(sources, data=False)})
             return tools
         except LimitBroken as error:
-            raise UserError(
-                f"the tool classes of {sources.domain} do not load: {error}",
-                where=sources.copy_name,
-                fix="name an unchanged copy of tau2 as data",
-            ) from error
+            raise _load_error("tool classes", sources, error) from error
         except ProcessLost as error:
             failure = error
-    raise UserError(
-        f"the process that runs the tools does not start ({failure})",
-        where="data",
-        fix="see its output above",
-    )
+    problem = f"the process that runs the tools does not start ({failure})"
+    raise UserError(problem, where="data", fix="see its output above")
+
+
+def _load_error(part: str, sources: ToolSources, error: Exception) -> UserError:
+    problem = f"the {part} of {sources.domain} do not load: {error}"
+    return UserError(problem, sources.copy_name, "name an unchanged copy of tau2 as data")
 
 
 def check_domain(sources: ToolSources) -> None:
@@ -80,11 +77,7 @@ def check_domain(sources: ToolSources) -> None:
     try:
         host.process()
     except (LimitBroken, ProcessLost) as error:
-        raise UserError(
-            f"the databases of {sources.domain} do not load: {error}",
-            where=sources.copy_name,
-            fix="name an unchanged copy of tau2 as data",
-        ) from error
+        raise _load_error("databases", sources, error) from error
     finally:
         host.end()
 
@@ -116,12 +109,7 @@ class TauEnvironment:
     """The environment of an episode, as a `Scenario`."""
 
     def __init__(
-        self,
-        sources: ToolSources,
-        *,
-        solo: bool,
-        initial_state: Mapping[str, Any] | None,
-        criteria: Mapping[str, Any] | None = None,
+        self, sources: ToolSources, *, solo: bool, initial_state: Part, criteria: Part = None
     ) -> None:
         self._attempt = Attempt(sources)
         begin = initialization(initial_state, criteria)
@@ -154,25 +142,19 @@ class TauEnvironment:
 Recorded = tuple[str, str, Mapping[str, Any], str]
 
 
-def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
+def calls_of_history(initial_state: Part) -> list[Recorded]:
     """Return the calls in the message history of a task."""
     history = (initial_state or {}).get("message_history") or ()
     answers = {m.get("id", ""): m.get("content") or "" for m in history if m["role"] == "tool"}
+    calls = [call for message in history for call in message.get("tool_calls") or ()]
+    sides = [call.get("requestor", "assistant") for call in calls]
     return [
-        (
-            call.get("requestor", "assistant"),
-            call["name"],
-            call["arguments"],
-            answers.get(call.get("id", ""), ""),
-        )
-        for message in history
-        for call in message.get("tool_calls") or ()
+        (side, call["name"], call["arguments"], answers.get(call.get("id", ""), ""))
+        for side, call in zip(sides, calls, strict=True)
     ]
 
 
-def initialization(
-    initial_state: Mapping[str, Any] | None, criteria: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def initialization(initial_state: Part, criteria: Part) -> dict[str, Any]:
     """Return what an environment needs of a task: a part of its initial state, and the names of the
     discoverable tools in its gold calls. banking_knowledge records reads only of these tools."""
     state, actions = initial_state or {}, (criteria or {}).get("actions") or ()

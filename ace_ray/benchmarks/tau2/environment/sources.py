@@ -12,7 +12,8 @@ import json
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePath
@@ -76,28 +77,21 @@ def tool_sources(package: UpstreamPackage, domain: str, knowledge: str = "grep")
     modules = tool_modules(domain, package.release)
     texts = {module: read_text(package, source_file(module)) for module in modules}
     data = json.dumps(databases(package, domain)).encode()
-    return ToolSources(
-        domain,
-        zlib.compress(json.dumps(texts).encode()),
-        zlib.compress(data, 1),
-        package.name,
-        digest(sorted(texts.items())),
-        hashlib.sha256(data).hexdigest(),
-        package.release,
-        knowledge,
-    )
+    compressed = zlib.compress(json.dumps(texts).encode()), zlib.compress(data, 1)
+    hashes = digest(sorted(texts.items())), hashlib.sha256(data).hexdigest()
+    return ToolSources(domain, *compressed, package.name, *hashes, package.release, knowledge)
 
 
 def require_allowed(sources: ToolSources) -> None:
     """Raise `UserError` if ``sources`` must not run: their hash is unknown, and the user did not
     name the copy in the command."""
     if not (sources.is_trusted or sources.is_published):
-        raise UserError(
+        problem = (
             f"the classes of {sources.domain} differ from {sources.release} of tau2-bench, and only"
-            " the stored run names this copy, so ace_ray does not run the classes",
-            where=sources.copy_name,
-            fix="score the run with --data and a copy that you trust",
+            " the stored run names this copy, so ace_ray does not run the classes"
         )
+        fix = "score the run with --data and a copy that you trust"
+        raise UserError(problem, where=sources.copy_name, fix=fix)
 
 
 def private_modules(
@@ -289,61 +283,29 @@ KNOWN_SHA256 = (
 )
 
 
-class Overlay(MutableMapping[str, Any]):
+class Overlay(UserDict[str, Any]):
     """View of ``base``, a mapping of records that episodes share. Changes do not reach the base.
 
     While ``copies`` is true, a record is copied when it is first read. Otherwise the record of
     ``base`` is returned; tools that only read need no copy."""
 
-    __slots__ = ("_base", "_gone", "_records", "copies")
-
     def __init__(self, base: dict[str, Any]) -> None:
-        self._base = base
-        self._records: dict[str, Any] = {}
-        self._gone: set[str] = set()
-        self.copies = True
+        super().__init__()
+        self.data = dict(base)
+        self.base, self.copies = base, True
 
     def __getitem__(self, key: str) -> Any:
-        if key in self._records:
-            return self._records[key]
-        if key in self._gone:
-            raise KeyError(key)
-        record = self._base[key]
-        if not self.copies:
-            return record
-        self._records[key] = copied = record.model_copy(deep=True)
-        return copied
-
-    def __setitem__(self, key: str, record: Any) -> None:
-        self._records[key] = record
-
-    def __delitem__(self, key: str) -> None:
-        if key not in self:
-            raise KeyError(key)
-        self._records.pop(key, None)
-        if key in self._base:
-            self._gone.add(key)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._records or (key in self._base and key not in self._gone)
-
-    def __iter__(self) -> Iterator[str]:
-        yield from (key for key in self._base if key not in self._gone)
-        yield from [key for key in self._records if self._is_new(key)]
-
-    def __len__(self) -> int:
-        return len(self._base) - len(self._gone) + sum(map(self._is_new, self._records))
-
-    def _is_new(self, key: str) -> bool:
-        """Return whether ``key`` is not in the base, or was deleted and set again."""
-        return key not in self._base or key in self._gone
+        record = self.data[key]
+        if self.copies and key in self.base and record is self.base[key]:
+            self.data[key] = record = record.model_copy(deep=True)
+        return record
 
     def text_changes(self) -> dict[str, tuple[str | None, str | None]]:
         """Return {key: (before, after)} for records that differ from the base. ``before`` and
         ``after`` are the texts that upstream hashes, or None if the record does not exist."""
-        pairs = {key: (self._base.get(key), record) for key, record in self._records.items()}
-        pairs |= {key: (self._base[key], None) for key in self._gone - self._records.keys()}
-        texts = {key: (_text(before), _text(after)) for key, (before, after) in pairs.items()}
+        keys = dict.fromkeys((*self.base, *self.data))
+        pairs = {key: (self.base.get(key), self.data.get(key)) for key in keys}
+        texts = {k: (_text(old), _text(new)) for k, (old, new) in pairs.items() if old is not new}
         return {key: pair for key, pair in texts.items() if pair[0] != pair[1]}
 
 

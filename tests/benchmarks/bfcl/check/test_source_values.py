@@ -35,16 +35,6 @@ def test_simple_texts_become_values():
         ("new ArrayList<>() {{ }}", "ArrayList", None, []),
         ('new HashMap<>() {{ put("a",\n 1); put("b", true); }}', "HashMap", None,
          {"a": 1, "b": True}),
-    ],
-    ids=["objects", "longs", "list of an array", "list by adding", "empty list", "map"],
-)  # fmt: skip
-def test_java_collections_become_values(text, kind, items, value):
-    assert java_value(text, kind, items) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "items", "value"),
-    [
         ("[1, 'two', true]", "array", None, [1, "two", True]),
         ("[[1, 2], ['a']]", "array", None, [[1, 2], ["a"]]),
         ("[[1], [[2]]]", "array", None, [[1], ["[2"]]),
@@ -52,10 +42,10 @@ def test_java_collections_become_values(text, kind, items, value):
         ("[1]", "array", "object", "[1]"),
         ("{'a': 1, b: 'x, y', c: [1, 2]}", "dict", None, {"a": 1, "b": "x, y", "c": [1, 2]}),
     ],
-    ids=["values", "lists", "deeper lists", "constructor", "list of objects", "object"],
-)
-def test_javascript_collections_become_values(text, kind, items, value):
-    assert javascript_value(text, kind, items) == value
+)  # fmt: skip
+def test_collections_become_values(text, kind, items, value):
+    value_of = javascript_value if kind.islower() else java_value
+    assert value_of(text, kind, items) == value
 
 
 @pytest.mark.parametrize(

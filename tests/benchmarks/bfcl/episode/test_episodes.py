@@ -17,7 +17,8 @@ from ace_ray.benchmarks.bfcl.score.summary import add_metrics
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Episode, digest
-from tests.benchmarks.bfcl.synthetic_bfcl import DOCS, bfcl, entry_of, played, staged
+from tests.benchmarks.bfcl.synthetic_bfcl import DOCS, bfcl, entry_of
+from tests.benchmarks.play import context_of, play, stalled
 from tests.scripted_model import Reply, ScriptedModel, hang, say
 
 MINI = bfcl("multi_turn", "memory_kv", "memory_rec_sum")
@@ -31,18 +32,10 @@ TALKS = [
 ]
 
 
-async def working() -> bool:
-    return True
-
-
-async def stalled() -> bool:
-    return False
-
-
 def test_prompted_model_sees_functions_calls_and_results() -> None:
     text = "[close_day(), total(customer='x')]"
     model = ScriptedModel(text, "fine", "bye")
-    episode = played(MINI, BASE, model)
+    episode = play(MINI, BASE, model)
     first, second, third = model.chats
     assert first == own_prompts().messages(BASE.data["question"][0], DOCS["Bakery"])
     ((results,), _) = episode.state["results"]
@@ -60,14 +53,14 @@ def test_prompted_model_sees_functions_calls_and_results() -> None:
     assert before["Bakery"]["orders"] == BASE.data["initial_config"]["Bakery"]["orders"]
     assert (before["Bakery"]["open"], after["Bakery"]["open"]) == (True, False)
     assert BFCL.sandbox_states({"before": [], "end": {}}) is None
-    played(bfcl(results="user"), BASE, model := ScriptedModel(text, "fine"))
+    play(bfcl(results="user"), BASE, model := ScriptedModel(text, "fine"))
     assert model.chats[1][-1] == {"role": "user", "content": repr(tool_messages)}
 
 
 def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
     calls = [("get_price", {"item": "roll"}), ("total", {"customer": "x"})]
     model = ScriptedModel(say("", *calls), "fine", ("close_day", {}), ("close_day", "no json"))
-    episode = played(bfcl(mode="native"), BASE, model)
+    episode = play(bfcl(mode="native"), BASE, model)
     assert model.chats[0] == BASE.data["question"][0]
     assert model.requests[0].tools == own_prompts().tools(DOCS["Bakery"])
     assistant, first, two = model.chats[1][-3:]
@@ -91,7 +84,7 @@ def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
 def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     ((turn, (name,)),) = MISS_FUNC.data["missed_function"].items()
     model = ScriptedModel("?")
-    played(bfcl(mode="native") if native else MINI, MISS_FUNC, model)
+    play(bfcl(mode="native") if native else MINI, MISS_FUNC, model)
     new_doc = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
     text = own_prompts().more_functions(None if native else [new_doc])
     assert model.chats[int(turn)][-1] == {"role": "user", "content": text}
@@ -110,8 +103,8 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     ],
 )
 def test_words_steps_context_or_deadline_end_a_conversation(replies, turns, ending) -> None:
-    seconds = 0.2 if hang in replies else 60
-    episode = played(MINI, BASE, ScriptedModel(*replies), seconds=seconds, works=working)
+    seconds = 0.2 if hang in replies else None
+    episode = play(MINI, BASE, ScriptedModel(*replies), seconds=seconds)
     assert [len(turn) for turn in episode.state["turns"]] == turns
     assert episode.state["ended"] == ending
     assert episode.state["end"]["Bakery"]["open"] is (replies[0] != "[close_day()]")
@@ -121,7 +114,7 @@ def test_words_steps_context_or_deadline_end_a_conversation(replies, turns, endi
     ("replies", "works", "error", "message"),
     [
         (["fine", hang], stalled, EpisodeStalled, "engine"),
-        ([hang], working, EpisodeStalled, "candidate"),
+        ([hang], None, EpisodeStalled, "candidate"),
         ([PromptTooLong("full")], None, PromptTooLong, "full"),
     ],
     ids=["stalled engine", "silent candidate", "long first prompt"],
@@ -136,7 +129,7 @@ def test_failures_that_give_no_verdict_close_the_session(
 
     monkeypatch.setattr(LocalSession, "close", close)
     with pytest.raises(error, match=message):
-        played(MINI, BASE, ScriptedModel(*replies), seconds=0.5, works=works)
+        play(MINI, BASE, ScriptedModel(*replies), seconds=0.5, works=works)
     assert len(closed) == 1
 
 
@@ -145,8 +138,8 @@ def filled(
 ) -> tuple[dict[str, Any], Episode]:
     """Fill a memory; conversations that hang end after 0.5 s."""
     entry = KV if embed is None else entry_of(benchmark, "memory_vector")
-    seconds = 0.5 if hang in replies else 60
-    context = staged(benchmark, entry, ScriptedModel(*replies), seconds, works=works)
+    seconds = 0.5 if hang in replies else None
+    context = context_of(benchmark, entry, ScriptedModel(*replies), seconds=seconds, works=works)
     prepared = prepare_memory(entry, context, EpisodeSettings(own_prompts(), DOCS), TALKS, embed)
     return asyncio.run(prepared), context.episode
 
@@ -171,7 +164,7 @@ def test_question_starts_from_the_snapshot() -> None:
     snapshot = {"core_memory": {"a_key": "kept"}, "archival_memory": {"b_key": "submerged"}}
     text = "[archival_memory_retrieve(key='b_key'), core_memory_add(key='new', value='v')]"
     model = ScriptedModel(text, "ok")
-    episode = played(MINI, KV, model, prepared={"snapshot": snapshot})
+    episode = play(MINI, KV, model, prepared={"snapshot": snapshot})
     system = model.chats[0][0]
     assert system["content"].endswith(f"\n\n{own_prompts().texts.agentic}")
     assert '"a_key": "kept"' in system["content"]
@@ -184,7 +177,7 @@ def test_question_starts_from_the_snapshot() -> None:
 
 def test_native_mode_shows_the_memory_beside_the_tools() -> None:
     prepared = {"snapshot": {"memory": "the text"}}
-    played(bfcl(mode="native"), SUMMARY, model := ScriptedModel("ok"), prepared=prepared)
+    play(bfcl(mode="native"), SUMMARY, model := ScriptedModel("ok"), prepared=prepared)
     assert model.requests[0].tools == own_prompts().tools(DOCS["MemoryAPI_rec_sum"])
     text = own_prompts().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
     assert model.chats[0][0]["content"] == f"{text}\n\n{own_prompts().texts.agentic}"
@@ -206,7 +199,7 @@ def test_conversation_that_context_or_deadline_cut_writes_nothing(replies, endin
     prepared, _ = filled(*replies)
     assert [talk["ended"] for talk in prepared["conversations"]] == endings
     assert prepared["snapshot"].get("core_memory") == memory
-    state = played(MINI, KV, ScriptedModel("ok"), prepared=prepared).state
+    state = play(MINI, KV, ScriptedModel("ok"), prepared=prepared).state
     assert state["memory"] == prepared["snapshot"]
     assert state["memory_sha256"] == digest(prepared["snapshot"])
     assert [talk["ended"] for talk in state["prepared"]] == endings

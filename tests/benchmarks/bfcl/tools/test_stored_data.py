@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.mini_tools import Bakery
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
@@ -58,10 +58,10 @@ def class_file(run: Path) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(bfcl_copy: UpstreamPackage, tmp_path: Path) -> Path:
     """A whole run, made with a harmless copy in its own folder."""
     folder = tmp_path / "run"
-    write_copy(folder / "data")
+    write_copy(folder / "data", bfcl_copy)
     class_file(folder).write_text(CLASS)
     section = {"name": "bfcl", "data": str(folder / "data"), "categories": ["multi_turn_base"]}
     tree = {"model": {"source": "none"}, "backend": "fake", "benchmarks": [section]}
