@@ -69,7 +69,7 @@ def test_other_files_and_linked_files_stay(tmp_path: Path, log_lines: list[str])
     folder = precious(tmp_path / "kept")
     run = sound_run(tmp_path / "out" / "run")
     names = {"notes.txt", "rows/mine.csv", "rows/sub/part-1-a.parquet", "files/other/a.json",
-              "report/report.html", "results/x/a.json"}  # fmt: skip
+              "report/report.html", "results/x/a.json", "results/tools/a.csv"}  # fmt: skip
     for name in names:
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("mine")

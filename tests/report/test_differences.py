@@ -293,6 +293,11 @@ def test_a_share_has_an_exact_interval() -> None:
     )
     assert whole == pytest.approx(once, abs=1e-9)
     assert np.ptp(parts) < np.ptp(whole)
+    # Eight tasks vary: 40 answers count as 40 * (2.0227 / 2.3646) ** 2, by Student's quantiles.
+    assert parts == pytest.approx((0.07595, 0.38842), abs=1e-5)
+    # Rare answers in few tasks: not more certain than none.
+    rare = share_of(np.array([1.0] * 9 + [2.0]), np.full(10, 100), 1000)
+    assert rare.interval()[1] == pytest.approx(1 - 0.025 ** (1 / 10))
 
 
 @pytest.mark.filterwarnings("error")
