@@ -27,7 +27,7 @@ def store_log(
     """Write the log lines of this process since ``began`` (`time.monotonic`) to a new file in
     ``store``: once a minute in the context, and at its end. An error that ends the context is the
     last line. Write nothing while ``is_listed`` returns false."""
-    name = f"{LOGS}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.urandom(3).hex()}.jsonl"
+    name = f"{LOGS}{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{os.urandom(3).hex()}.jsonl"
     over, stored, store = threading.Event(), [""], store.with_short_timeout()
 
     def write() -> None:
