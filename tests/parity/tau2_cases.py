@@ -198,7 +198,8 @@ def script(pool: Pool, rng: random.Random) -> Script:
     noise = rng.choice([0, 0, 0.1, 0.3])
     before = ""
     # A user without tools, as in some banking tasks, cannot call any.
-    can_call = any(side == "user" and calls for side, _, calls in talk.turns)
+    user_calls = (calls for side, _, calls in talk.turns if side == "user")
+    can_call = bool(pool.category.user_tools) and any(user_calls)
     for side, text, calls in talk.turns[:-1]:
         if before and side != before:  # a side goes on until it says something
             replies[before].append(("Please do that.", []))
