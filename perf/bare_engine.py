@@ -1,4 +1,5 @@
-"""Bare vLLM: an `LLM` in a process of its own, with the engine arguments of a run."""
+"""Bare vLLM: an `LLM` in a process of its own, with the engine arguments of a run, and with the
+environment of a run's engine on a CPU (`ace_ray.models.cpu_environment`)."""
 
 from __future__ import annotations
 
@@ -10,13 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.start_phases import PROCESS, StartPhases
 
 SCRIPT = """
-import json, os, sys, time
+import json, sys, time
 spec = json.load(open(sys.argv[1]))
-from ace_ray.models.cpu_environment import core_binding
-os.environ.update(core_binding())
 from vllm import LLM, SamplingParams
 
 def say(**found):
@@ -53,8 +53,8 @@ class BareEngine:
     goes to ``folder/bare.log``.
     """
 
-    def __init__(self, folder: Path, **variables: str) -> None:
-        self._folder, self._variables = folder, variables
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.imported_at = 0.0
         """Wall clock."""
         self.phases = StartPhases(lambda phase: None, time.time)
@@ -66,7 +66,7 @@ class BareEngine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **self._variables},
+            env={**os.environ, **cpu_environment()},
         )
         self.imported_at = self._answer("imported_at")["imported_at"]
         self.phases.begin(PROCESS)

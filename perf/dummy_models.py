@@ -1,20 +1,13 @@
-"""Models without a download: made of a shape, or of another model; random weights, adapters.
-
-    python perf/dummy_models.py MODEL FOLDER NOISE
-
-writes a `perturbed` copy of MODEL, which is whatever ``model.source`` takes.
-"""
+"""Models without a download: made of a shape, or of another model; random weights, adapters."""
 
 from __future__ import annotations
 
 import json
 import math
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = (
@@ -215,35 +208,3 @@ def tiny_llama(real: Path, folder: Path, layers: int = 2) -> Path:
     config.update(num_attention_heads=2, num_key_value_heads=2, head_dim=32)
     (folder / "config.json").write_text(json.dumps(config))
     return folder
-
-
-def perturbed(source: Path, folder: Path, noise: float, seed: int = 0) -> Path:
-    """A copy of the model ``source`` with normal noise in each matrix.
-
-    ``noise`` is its share of the matrix's own standard deviation; vectors (norms, biases) stay. One
-    seed draws the same noise whatever its size.
-    """
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    shutil.copytree(source, folder)
-    generator = torch.Generator().manual_seed(seed)
-
-    def noisy(tensor: Any) -> Any:
-        if tensor.dim() < 2:
-            return tensor
-        values = tensor.float()
-        drawn = torch.randn(values.shape, generator=generator)
-        return (values + drawn * (noise * values.std())).to(tensor.dtype)
-
-    for file in sorted(folder.glob("*.safetensors")):
-        tensors = {name: noisy(tensor) for name, tensor in sorted(load_file(file).items())}
-        save_file(tensors, file, metadata={"format": "pt"})
-    return folder
-
-
-if __name__ == "__main__":
-    from ace_ray.models.sources import materialize, resolve
-
-    model, target, size = sys.argv[1:]
-    perturbed(materialize(resolve(model, None)), Path(target), float(size))

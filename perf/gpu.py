@@ -23,7 +23,6 @@ Exit code 1 when a part failed; where the first part fails, no other is tried.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import platform
@@ -44,11 +43,12 @@ from typing import Any
 import psutil
 import yaml
 
-from agent_episodes import BRIEF_AGENTS, MAX_TOKENS, bare_calls, chains_of, install_brief_user
+from agent_episodes import bare_seconds
 from bare_engine import BareEngine
 from dummy_models import SHAPES, TOKENS, Shape, make_adapter, make_model, write_weights
+from recorder import Recorder
 from runs import ENGINE as CPU_ENGINE
-from runs import ace_ray, computed, planned_messages, stored_columns, summary_of
+from runs import ace_ray, computed, planned_messages, summary_of
 
 GPU_ENGINE = {
     "dtype": "bfloat16",
@@ -61,7 +61,8 @@ GPU_ENGINE = {
 TINY_ENGINE = {**CPU_ENGINE, "kv_cache_memory_bytes": 1 << 29}
 CACHE_TOKENS, BLOCK = 20_000, 32
 """Of the prefix experiment: less than the prompts have."""
-EPISODES = 64
+EPISODES, MAX_MESSAGES, MAX_TOKENS = 64, 12, 64
+MINI = {"name": "acebench", "data": "mini", "languages": ["en"]}
 AGENT_ENTRIES = 8
 """English ones of the mini set."""
 END_S = 40.0
@@ -273,28 +274,27 @@ class Measurements:
 
     def episodes(self) -> list[Line]:
         folder = self._folder("episodes")
-        install_brief_user(folder / "plugins")
+        # 1,000 tokens of babble, ACEBench's limit, would leave only decoding to measure.
+        recorder = Recorder(folder / "plugins", MAX_TOKENS)
         config = self._config(
             folder,
             {**self._dummy, "max_num_seqs": EPISODES},
             model={"source": str(self.model)},
-            benchmarks=[BRIEF_AGENTS],
+            benchmarks=[{**MINI, "categories": ["agent"], "max_messages": MAX_MESSAGES}],
             samples=EPISODES // AGENT_ENTRIES,
         )
         timing = self._evaluate(folder, config, "--set", f"concurrency={EPISODES}")["timing"]
         (run,) = (folder / "runs").iterdir()
-        rows = stored_columns(str(run)).to_pylist()
-        chains = asyncio.run(chains_of(run, rows))
-        bare = bare_calls(folder, run, chains)
-        calls, seconds = sum(map(len, chains)), timing["until_stored_s"]
+        calls, seconds = list(recorder.take()), timing["until_stored_s"]
+        bare_s = bare_seconds(folder, run, calls)
         return [
             Line(
-                f"{len(rows)} episodes at once, against their calls on bare AsyncLLM",
-                f"{bare['seconds'] / seconds:.3f} of bare",
+                f"{EPISODES} episodes at once, against their calls on bare AsyncLLM",
+                f"{bare_s / seconds:.3f} of bare",
                 seconds,
-                bare["seconds"],
-                f"{calls} model calls; {1000 * seconds / calls:.1f} ms a call, "
-                f"bare {1000 * bare['seconds'] / calls:.1f}; "
+                bare_s,
+                f"{len(calls)} model calls; {1000 * seconds / len(calls):.1f} ms a call, "
+                f"bare {1000 * bare_s / len(calls):.1f}; "
                 f"computed {computed(run):.3f} of the prompts",
             )
         ]
@@ -307,9 +307,8 @@ class Measurements:
         return folder
 
     def _config(self, folder: Path, engine: Mapping[str, Any], **changes: Any) -> Path:
-        single = {"name": "acebench", "data": "mini", "languages": ["en"]}
         tree: dict[str, Any] = {
-            "benchmarks": [{**single, "categories": ["normal", "special"]}],
+            "benchmarks": [{**MINI, "categories": ["normal", "special"]}],
             "engine": dict(engine),
             "sampling": {"max_tokens": MAX_TOKENS},
             **changes,

@@ -19,9 +19,10 @@ TITLES = {
     "coordinator": "ray::Coordinator",
     "core": "EngineCore",
 }
-"""Kind -> part of its process title. ``core`` is vLLM's, a child of an engine worker."""
-SPAWNED = "multiprocessing.spawn"
-"""In the title of a core that has not given itself one: vLLM does where setproctitle is there."""
+"""Kind -> part of its process title. ``core`` is vLLM's, in an engine worker's fork server."""
+FORK_SERVER = "multiprocessing.forkserver"
+"""In the titles of the server and of a core that has not given itself one: vLLM does where
+setproctitle is there."""
 
 _NAMES = {"raylet": "raylet", "gcs_server": "gcs"}
 
@@ -45,8 +46,8 @@ def kind(process: psutil.Process) -> str:
     if (name := process.name()) in _NAMES:
         return _NAMES[name]
     title = " ".join(process.cmdline())
-    if SPAWNED in title and (parent := process.parent()) and kind(parent) == "engine":
-        return "core"
+    if FORK_SERVER in title and (parent := process.parent()):
+        return "core" if FORK_SERVER in " ".join(parent.cmdline()) else "other"
     return next((process_kind for process_kind, part in TITLES.items() if part in title), "other")
 
 

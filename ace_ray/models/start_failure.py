@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from ace_ray.errors import EngineNotStarted
+from ace_ray.errors import EngineNotStarted, UserError
 from ace_ray.util.sanitizing import sanitize_line
 
 # Maximum bytes of output that are kept. Older output is dropped.
@@ -125,7 +125,8 @@ def capture_start(read: Callable[[bytes], object] = lambda chunk: None) -> Itera
     its new children. Children that outlive the context still print through this process.
 
     ``read`` is called with each chunk of captured output, under a lock, and must not raise an
-    exception. Any exception in the context becomes `EngineNotStarted` with the root cause."""
+    exception. Any exception in the context but `UserError` becomes `EngineNotStarted` with the root
+    cause."""
     _flush()
     output = _Output(read)
     originals = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
@@ -144,6 +145,8 @@ def capture_start(read: Callable[[bytes], object] = lambda chunk: None) -> Itera
             _flush()
             for descriptor, original in originals.items():
                 os.dup2(original, descriptor)
+    except UserError:
+        raise
     except Exception as error:
         for thread in threads:
             thread.join(DRAIN_S)

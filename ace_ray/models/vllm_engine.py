@@ -16,6 +16,7 @@ from typing import Any
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
 from ace_ray.models.answer_parser import parser_facts
+from ace_ray.models.core_process import fork_cores, start_fork_server
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
@@ -64,15 +65,19 @@ class VLLMEngine:
         os.environ.update(cpu_environment())
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         set_environment(choice)
-        from vllm import SamplingParams, __version__
-        from vllm.platforms import current_platform
-        from vllm.sampling_params import RequestOutputKind
-        from vllm.v1.engine.exceptions import EngineDeadError
-
-        arguments = _arguments(engine_args, choice)
-        if swappable and not adapters:
-            arguments = {"worker_extension_cls": EXTENSION, **arguments}
         with capture_start(phases.read):
+            # First, since it imports vLLM while this process does.
+            forks = metrics is not None and start_fork_server(engine_args)
+            from vllm import SamplingParams, __version__
+            from vllm.platforms import current_platform
+            from vllm.sampling_params import RequestOutputKind
+            from vllm.v1.engine.exceptions import EngineDeadError
+
+            arguments = _arguments(engine_args, choice)
+            if swappable and not adapters:
+                arguments = {"worker_extension_cls": EXTENSION, **arguments}
+            if forks:
+                fork_cores()
             self._engine = _start(folder, arguments, metrics)
         phases.end()
         self._dead = EngineDeadError

@@ -1,0 +1,60 @@
+"""Start vLLM's engine core as a fork of a process that has imported vLLM already.
+
+vLLM forks its core, but in a Ray actor, which must not be forked because of Ray's threads, vLLM
+spawns it, and the core imports vLLM again after the actor. Here a fork server imports vLLM while
+the actor imports it, and forks the core, which forks its own workers as outside Ray. All processes
+are in the actor's process group, which `ace_ray.util.watchdog` ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from multiprocessing import context, forkserver
+from typing import Any
+
+# Modules that an engine core imports before it knows the model; Ray's are those of the actor's
+# ``__main__``, which multiprocessing imports in each child. None of them initialises CUDA.
+MODULES = ["vllm.v1.engine.core", "vllm.v1.executor.multiproc_executor", "transformers", "ray"]
+# vLLM's variable that selects a start method.
+METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
+
+
+class CoreProcess(context.ForkServerProcess):
+    """An engine core. It gets the environment that its parent has at the start of the core, in
+    place of the fork server's."""
+
+    def start(self) -> None:
+        self._environment = dict(os.environ)
+        super().start()
+
+    def run(self) -> None:
+        os.environ.clear()
+        os.environ.update(self._environment)
+        super().run()
+
+
+class CoreContext(context.ForkServerContext):
+    """The ``multiprocessing`` context with which vLLM creates its cores."""
+
+    Process = CoreProcess
+
+
+def start_fork_server(engine_args: Mapping[str, Any]) -> bool:
+    """Start the fork server of this process, and return without waiting for its imports.
+
+    Return False if the cores must be spawned: by the user's choice of a method, since the core
+    itself connects to Ray (vLLM's ``distributed_executor_backend: ray``), or since vLLM starts it
+    through numactl (``numa_bind``)."""
+    connects = engine_args.get("distributed_executor_backend") == "ray"
+    if METHOD in os.environ or connects or engine_args.get("numa_bind"):
+        return False
+    forkserver.set_forkserver_preload(MODULES)
+    forkserver.ensure_running()
+    return True
+
+
+def fork_cores() -> None:
+    """Let vLLM create its cores in this process with `CoreContext`."""
+    from vllm.v1.engine import utils
+
+    utils.get_mp_context = CoreContext
