@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
 import yaml
 
 from agent_episodes import bare_seconds
@@ -417,12 +418,6 @@ def on_alarm(*_: object) -> None:
     raise TimeIsUp
 
 
-def usable_gpu() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10, help="of all parts together")
@@ -440,7 +435,7 @@ def main() -> int:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # With several, a sweep would take one for each checkpoint, and swap nothing.
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    on_gpu = usable_gpu()
+    on_gpu = torch.cuda.is_available()
     name = args.shape or ("7b" if on_gpu else "tiny")
     if not on_gpu and not args.shape:
         print(

@@ -30,13 +30,7 @@ ENGINE = {
     "enforce_eager": True,
     "kv_cache_memory_bytes": 2 << 30,
 }
-# Earlier checkouts have one module, `ace_ray.cli`.
-MAIN = """
-import importlib.util, runpy
-package = importlib.util.find_spec("ace_ray.cli").submodule_search_locations
-runpy.run_module("ace_ray.cli.main" if package else "ace_ray.cli", run_name="__main__")
-"""
-COMMAND = (sys.executable, "-c", MAIN)
+COMMAND = (sys.executable, "-m", "ace_ray.cli.main")
 
 
 def model_folder(source: str = SMOLLM2) -> Path:
@@ -92,9 +86,7 @@ def stored_columns(uri: str, columns: list[str] | None = None) -> pa.Table:
 
 
 def computed(run: Path) -> float:
-    """The share of the prompt tokens that the engines of ``run`` computed; NaN: not stored."""
-    rows = stored_columns(str(run))
-    if "cached_prompt_tokens" not in rows.column_names:
-        return float("nan")  # an earlier commit
+    """The share of the prompt tokens that the engines of ``run`` computed."""
+    rows = stored_columns(str(run), ["prompt_tokens", "cached_prompt_tokens"])
     prompt, cached = (sum(rows[f"{kind}prompt_tokens"].to_pylist()) for kind in ("", "cached_"))
     return float(1 - cached / prompt)
