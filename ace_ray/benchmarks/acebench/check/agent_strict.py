@@ -239,6 +239,11 @@ REAL_NAMES = {"BaseAPI": "BaseApi", "ReminderAPI": "ReminderApi", "Reminderpi": 
 # The gold states under this name (multi_step_0 and multi_step_1) lack a reminder that the world
 # begins with, so that no episode can reach them.
 _UNREACHABLE = "ReminderAPI"
+# In this row, "if the message capacity is full, delete the most recent message", and gold deletes
+# message 4 although the capacity is free by then. multi_step_18 has the same question, and keeps
+# the message. With and without it, the end state is right.
+_FREE_CAPACITY, _KEPT = "agent_multi_step_19", "4"
+_NEEDLESS = [Call("get_latest_message_id", {}), Call("delete_message", {"message_id": int(_KEPT)})]
 
 
 def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> Verdict:
@@ -248,15 +253,36 @@ def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> V
     state, each once and in any order, with equal attributes (`same_value`). `calls_made` reads
     the calls from ``steps`` or ``process``. Metrics: ``end_to_end`` (0 or 1) and
     ``process_accuracy``. The error type is the `cause`."""
-    ideal = paths(entry.gold["mile_stone"])
+    ideal, gold = paths(entry.gold["mile_stone"]), entry.gold["ground_truth"]
+    state = result if end is None else end
+    if entry.id == _FREE_CAPACITY:
+        ideal += [[step for step in path if step not in _NEEDLESS] for path in ideal]
+        gold, state = _without_kept(gold), _without_kept(state)
     calls = calls_made(process, steps)
     accuracy = max(_match_length(calls, path) / max(len(path), 1) for path in ideal)
-    fault = _difference(entry.gold["ground_truth"], result if end is None else end)
+    fault = _difference(gold, state)
     metrics = {"end_to_end": int(not fault), "process_accuracy": accuracy}
     if not fault:
         return Verdict(True, metrics=metrics)
     kind, why = cause(entry, calls, ideal)
     return Verdict(False, kind, f"{fault}; {why}", metrics)
+
+
+def _without_kept(state: Any) -> Any:
+    """Return a state without the message `_KEPT` in inboxes."""
+
+    def without(attributes: Any) -> Any:
+        inbox = attributes.get("inbox") if isinstance(attributes, dict) else None
+        if not isinstance(inbox, dict):
+            return attributes
+        return {**attributes, "inbox": {n: text for n, text in inbox.items() if str(n) != _KEPT}}
+
+    return [
+        {name: without(attributes) for name, attributes in item.items()}
+        if isinstance(item, dict)
+        else item
+        for item in (state if isinstance(state, list) else [state])
+    ]
 
 
 def _match_length(calls: list[MadeCall], path: Path) -> int:

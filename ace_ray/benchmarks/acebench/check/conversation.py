@@ -15,7 +15,10 @@ _MORE_WORDS, _MORE_IN_PHRASE = 8, 20
 _WORD = re.compile(r"[a-z0-9]+|[^\W_]")
 # Words in parameters' names that say nothing about the value.
 _FILLERS = frozenset(["user", "include", "consider", "enable", "enabled", "is", "has", "offers"])
+# Letters of words in parameters' names that occur in many texts: time, date, type, name.
+_SHORT = 4
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
+_DOUBT = re.compile(r"\bshould (?:i|we)\b[^.?!]*\?", re.IGNORECASE)
 _PLACE = re.compile("location|destination|city|place", re.IGNORECASE)
 _QUANTITY = re.compile(
     " (one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|both|dozen|hundred"
@@ -39,9 +42,11 @@ class Conversation:
 
     def __init__(self, entry: Entry) -> None:
         messages = str(entry.data.get("question"))
-        self._user_words = _words(re.sub(r"(?ms)^system:.*?(?=^user:|\Z)", " ", messages))
-        self._profile = _words(str(entry.data.get("profile", "")))
-        self._text = _words(messages) + self._profile
+        users = re.sub(r"(?ms)^system:.*?(?=^user:|\Z)", " ", messages)
+        self._user_words = _words(users)
+        self._requests = _words(_DOUBT.sub(" ", users))
+        self._profile = str(entry.data.get("profile", "")).casefold()
+        self._text = _words(messages) + _words(self._profile)
         self._starts = {word[:4] for word in self._text.split()}
         if " at least " in self._text:
             self._starts |= {"or", "more"}
@@ -49,20 +54,38 @@ class Conversation:
     def asks_for(self, param: str, gold: Mapping[str, Any]) -> bool:
         """Return whether the user asks for an optional parameter of a gold call.
 
-        The user's messages contain the value, which no other parameter has, or they contain the
-        parameter's name, and the value is True or in the user's profile."""
+        The user's messages contain the value, which no other parameter has, or they mention the
+        parameter, and the value is True or in the user's profile."""
         value = gold[param]
         words = [_words_of(leaf) for leaf in _leaves(value)]
         other_args = _words(str([arg for name, arg in gold.items() if name != param]))
         if all(w.strip() and w in self._user_words and w not in other_args for w in words):
             return True
-        name = {part.lower() for part in _NAME_PART.findall(param)} - _FILLERS
-        in_profile = value is True or all(w.strip() and w in self._profile for w in words)
-        return in_profile and all(f" {part}" in self._user_words for part in name)
+        in_profile = value is True or all(self._in_profile(leaf) for leaf in _leaves(value))
+        return in_profile and self.mentions(param)
 
-    def tells(self, number: float) -> bool:
-        """Return whether the text has ``number`` in digits or in words."""
-        return _words_of(number) in self._text or _QUANTITY.search(self._text) is not None
+    def mentions(self, param: str) -> bool:
+        """Return whether the user names a parameter, but not in a question like "should I ...?"."""
+        name = {part.lower() for part in _NAME_PART.findall(param)} - _FILLERS
+        return all(f" {part}" in self._requests for part in name)
+
+    def touches(self, names: Sequence[str]) -> bool:
+        """Return whether a longer word of parameters' names begins a word of the user: "specific
+        chapters" is about ``start_chapter``."""
+        parts = {part.lower() for name in names for part in _NAME_PART.findall(name)}
+        return any(len(part) > _SHORT and f" {part}" in self._user_words for part in parts)
+
+    def _in_profile(self, value: Any) -> bool:
+        """Return whether the user's profile has a string or a number, and not only in a longer
+        one."""
+        text = value.casefold() if isinstance(value, str) else _words_of(value).strip()
+        return (
+            bool(text) and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", self._profile) is not None
+        )
+
+    def tells(self, value: float) -> bool:
+        """Return whether the text has a number in digits or in words."""
+        return _words_of(value) in self._text or _QUANTITY.search(self._text) is not None
 
     def agrees(self, param: str, value: Any, gold: Any, schema: Any) -> bool:
         """Return whether a value of the type of ``gold`` is equal to ``gold``.

@@ -14,7 +14,8 @@ only the list of calls. The first rule that fails names the error:
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
   ``1``. Integers and floats are one type, as in JSON Schema. If the schema says ``integer`` and
   gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
-- ``param_value``: the values are equal, within containers too (`Conversation.agrees`).
+- ``param_value``: the values are equal, within containers too (`Conversation.agrees`). A number
+  that nobody told, and an optional truth value that nobody asked for, may have any value.
 
 Parallel calls may be in any order, and each gold call must match a different call. If no assignment
 matches all gold calls, take the assignment with the fewest faults: its first fault decides.
@@ -23,7 +24,8 @@ matches all gold calls, take the assignment with the fewest faults: its first fa
 Blanks and letter case of the phrase do not count. The phrases, and the parts after them:
 
 - incomplete: ``missing necessary parameters (a, b)``. Required parameters beyond gold's may be
-  named: the gold answers do not name all of them.
+  named, since the gold answers do not name all of them, and those that the user speaks of
+  (`Conversation.touches`).
 - error_param: ``incorrect value (v) for the parameters (p)``, with any words after ``for``. Values
   beyond gold's may be named if their schemas refuse them.
 - irrelevant: ``cannot solve this problem`` or ``limitations of the function``.
@@ -203,9 +205,11 @@ def _call_fault(call: Call, gold: Call, schema: Any, conversation: Conversation)
         if not _same_type(value, target, schemas.get(param)):
             return "param_type", f"parameter {param} has the wrong type"
     for param, value, target in pairs:
-        # A required number that the user did not tell is made up, in the gold answer too.
-        untold = param in (required or ()) and is_number(target)
-        if untold and not conversation.tells(target) and not conversation.tells(value):
+        # A number or an optional choice that the user did not tell is made up, in gold too.
+        if is_number(target) and not conversation.tells(target) and not conversation.tells(value):
+            continue
+        optional_choice = isinstance(target, bool) and param not in (required or ())
+        if optional_choice and not conversation.mentions(param):
             continue
         if not conversation.agrees(param, value, target, schemas.get(param)):
             return "param_value", f"parameter {param} has the wrong value"
@@ -303,8 +307,10 @@ def _has_parts(entry: Entry, matches: Sequence[re.Match[str]]) -> bool:
     if entry.category == "special_incomplete":
         named = _parameters([match[1] for match in matches], gold)
         schemas = [_schema(candidates, name) for name in entry.gold]
-        required = {name for schema in schemas for name in _required(schema)}
-        return gold <= named and named - gold <= required
+        wanted = {name for schema in schemas for name in _required(schema)}
+        conversation = Conversation(entry)
+        wanted |= {name for schema in schemas for name in _touched(schema, conversation)}
+        return gold <= named and named - gold <= wanted
     wrong = set(entry.gold)
     pairs = [pair for match in matches for pair in _pairs(match, gold, wrong)]
     properties = [
@@ -341,6 +347,15 @@ def _required(schema: Any) -> Iterator[str]:
         inner = properties.get(name)
         for step in _required(mapping_at(inner, "items") or inner):
             yield from (step, f"{name}.{step}")
+
+
+def _touched(schema: Any, conversation: Conversation) -> Iterator[str]:
+    """Yield the names of parameters that the user speaks of, and of those in them, with their
+    paths."""
+    for name, inner in mapping_at(schema, "properties").items():
+        steps = list(mapping_at(mapping_at(inner, "items") or inner, "properties"))
+        if conversation.touches([name, *steps]):
+            yield from (name, *steps, *(f"{name}.{step}" for step in steps))
 
 
 def _refuses(schema: Any, value: str) -> bool:

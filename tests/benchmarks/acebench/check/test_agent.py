@@ -98,6 +98,17 @@ def test_names_and_true_end_states() -> None:
     assert judged([END[0], {"ReminderApi": {"n": None}}], gold=misspelt)["strict"].valid
 
 
+def test_strict_accepts_a_message_that_gold_deletes_without_need() -> None:
+    gold, kept = ([{"MessageApi": {"inbox": dict.fromkeys(n, "")}}] for n in ("15", "145"))
+    path = ["[get_latest_message_id()]", "[delete_message(message_id=4)]", "[login()]"]
+    answer = {"ground_truth": gold, "mile_stone": path}
+    for number, valid in {18: False, 19: True}.items():
+        name = f"agent_multi_step_{number}"
+        entry = Entry("acebench", "agent_multi_step", "en", name, {"function": FUNCTIONS}, answer)
+        verdict = check_agent(entry, kept, ["[login()]"])["strict"]
+        assert (verdict.valid, verdict.metrics["process_accuracy"]) == (valid, float(valid))
+
+
 @pytest.mark.parametrize(
     ("process", "path", "official", "strict"),
     [

@@ -35,7 +35,8 @@ def verdicts(
     output: str | None, gold: Any, *functions: Any, category: str = "normal_atom_bool"
 ) -> tuple[str, str]:
     """Return the error types of the official and the strict rules, "" if valid."""
-    data = {"question": "user: 1, 2 or 3 days?", "function": list(functions) or [function("plan")]}
+    question = "user: 1, 2 or 3 days, with breakfast?"
+    data = {"question": question, "function": list(functions) or [function("plan")]}
     rule_verdicts = check(Entry("acebench", category, "zh", "x", data, gold), output)
     assert all(verdict.valid == (verdict.error_type == "") for verdict in rule_verdicts.values())
     return rule_verdicts["official"].error_type, rule_verdicts["strict"].error_type
@@ -204,7 +205,8 @@ def test_special_rows_have_the_phrase_exactly_the_parts_and_no_call(
 
 
 TOUR = (
-    "user: Book a tour of the old port in Bergen for 2 people, with a guide.\nsystem: Lunch at 9?"
+    "user: Book a tour of the old port in Bergen for 2 people, with a guide. Should I add "
+    "insurance? Use my contact.\nsystem: Lunch at 9?"
 )
 
 
@@ -215,6 +217,12 @@ TOUR = (
         pytest.param({"city": "Bergen", "days": 2}, "city='Bergen'", "param_num", id="asked"),
         pytest.param({"city": "Bergen", "open": True}, "city='Bergen'", OK, id="other flag"),
         pytest.param({"city": "Bergen", "guide": True}, "city='Bergen'", "param_num", id="flag"),
+        pytest.param({"insurance": True}, "city='Bergen'", OK, id="a question"),
+        pytest.param({"contact": "yara#7"}, "city='Bergen'", OK, id="part of the profile"),
+        pytest.param({"contact": "yara#77"}, "city='Bergen'", "param_num", id="profile"),
+        pytest.param({"open": False}, "open=True", OK, id="choice that nobody told"),
+        pytest.param({"guide": True}, "guide=False", "param_value", id="choice"),
+        pytest.param({"days": 30}, "days=40", OK, id="number"),
         pytest.param({"city": "Bergen"}, "city='Bergen, Norway'", OK, id="country"),
         pytest.param({"tags": ["old port"]}, "tags=['the old port']", OK, id="more words"),
         pytest.param({"tags": [""]}, "tags=['port']", "param_value", id="no words"),
@@ -232,7 +240,8 @@ def test_strict_accepts_other_wordings_of_what_the_user_said(
 ) -> None:
     properties = {**PROPERTIES, "guide": {"type": "boolean"}, "size": {"enum": ["S", "L"]}}
     tool = {"name": "plan", "parameters": {"properties": properties, "required": ["city"]}}
-    data = {"question": TOUR, "function": [tool]}
+    data = {"question": TOUR, "function": [tool], "profile": "contact: yara#77; seat: window"}
+    gold, call = {"city": "Bergen", **gold}, call if "city" in call else f"city='Bergen', {call}"
     entry = Entry("acebench", "normal_atom_bool", "en", "x", data, {"plan": gold})
     assert check(entry, f"[plan({call})]")["strict"].error_type == strict
 
@@ -242,6 +251,7 @@ def test_strict_accepts_other_wordings_of_what_the_user_said(
     [
         pytest.param(MISSING, {"book": ["day"]}, missing("day, bed.kind", "book"), OK, id="needed"),
         pytest.param(MISSING, {"book": ["day"]}, missing("day, meal", "book"), MORE, id="option"),
+        pytest.param(MISSING, {"book": ["day"]}, missing("day, food", "book"), OK, id="spoken of"),
         pytest.param(WRONG, {"day": ["x1"]}, wrong("x1, ten", "day, beds"), OK, id="refused"),
         pytest.param(WRONG, {"day": ["x1"]}, wrong("x1, 2", "day, beds"), MORE, id="right value"),
         pytest.param(WRONG, {"day": ["x1"]}, wrong("x1, q", "day, kind"), OK, id="enumeration"),
@@ -253,5 +263,6 @@ def test_special_rows_may_name_further_faults(
     kind = {"type": "string", "enum": ["king", "twin"]}
     bed = {"type": "object", "properties": {"kind": kind}, "required": ["kind"]}
     properties = {"day": {}, "beds": {"type": "integer"}, "kind": kind, "bed": bed, "meal": {}}
+    properties["food"] = {"type": "object", "properties": {"breakfastKind": kind}}
     tool = {"name": "book", "parameters": {"properties": properties, "required": ["day", "bed"]}}
     assert verdicts(output, gold, tool, category=category)[1] == strict
