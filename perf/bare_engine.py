@@ -78,16 +78,9 @@ class BareEngine:
         self._log.close()
         self.process.communicate(timeout=60)
 
-    def ask(self, rows: int) -> dict[str, float]:
+    def ask(self, rows: int, *, first: bool = False) -> dict[str, float]:
         """Answer the first ``rows`` prompts. Returns ``seconds``, ``tokens`` with prompts, and the
-        share ``computed`` of the prompts."""
-        return self._ask(rows, first=False)
-
-    def first_of(self, rows: int) -> float:
-        """Ask for ``rows`` answers. Return the seconds until one has ended; ask nothing then."""
-        return self._ask(rows, first=True)["seconds"]
-
-    def _ask(self, rows: int, *, first: bool) -> dict[str, float]:
+        share ``computed`` of the prompts; with ``first`` only the seconds until one has ended."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"rows": rows, "first": first}).encode() + b"\n")
         self.process.stdin.flush()

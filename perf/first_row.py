@@ -3,10 +3,9 @@
     python perf/first_row.py --data DIR [--tree OTHER_CHECKOUT]
 
 All sides load the same folder (SmolLM2-135M) with the same engine arguments. The pipeline is done
-with its first scored row. Bare vLLM is asked one prompt, and then the pipeline's prompts all at
-once, since the first of many takes longer than one alone. Phases of the engine are read from what
-vLLM prints (`ace_ray.models.start_phases`); a start of Python is part of ``imports``.
-``--tree`` adds the pipeline of another checkout.
+with its first scored row. Bare vLLM is asked the pipeline's prompts all at once. Phases of the
+engine are read from what vLLM prints (`ace_ray.models.start_phases`); a start of Python is part of
+``imports``. ``--tree`` adds the pipeline of another checkout.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from runs import ENGINE, ROOT, ace_ray, model_folder, planned_messages, summary_
 DRIVER = ("imports", "plan", "ray", "actors", "worker")
 """Phases of the pipeline before its engine starts (`until_first_row_s` of summary.json)."""
 ROW = "row"
-ALONE = "one alone"
-"""Bare vLLM's first text when it is asked for one."""
 
 Side = dict[str, float]
 """Phase -> seconds."""
@@ -72,19 +69,19 @@ def compare(args: argparse.Namespace, scratch: Path) -> None:
         sides["bare"].append(bare(scratch, len(messages)))
         for name, tree in trees.items():
             sides[name].append(pipeline(scratch, tree))
-        totals = ", ".join(f"{name} {total(rounds[-1]):.1f} s" for name, rounds in sides.items())
+        totals = ", ".join(
+            f"{name} {sum(rounds[-1].values()):.1f} s" for name, rounds in sides.items()
+        )
         print(f"round {number + 1}: {totals}", flush=True)
     show(sides)
 
 
 def bare(scratch: Path, rows: int) -> Side:
-    """Run bare vLLM: the first of all its answers, and one alone."""
+    """Run bare vLLM until the first of all its answers."""
     began = time.time()
     with BareEngine(scratch) as engine:
-        alone = engine.ask(1)["seconds"]
-        first = engine.first_of(rows)
-    phases = {"imports": engine.imported_at - began, **engine.phases.seconds(), ROW: first}
-    return {**phases, ALONE: alone}
+        first = engine.ask(rows, first=True)["seconds"]
+    return {"imports": engine.imported_at - began, **engine.phases.seconds(), ROW: first}
 
 
 def pipeline(scratch: Path, tree: Path) -> Side:
@@ -112,17 +109,14 @@ def show(sides: dict[str, list[Side]]) -> None:
         cells = [[phases[name] for phases in rounds if name in phases] for rounds in sides.values()]
         medians = [f"{statistics.median(cell):.2f}" if cell else "" for cell in cells]
         print(f"{name:16}" + "".join(f" {cell:>9}" for cell in medians))
-    totals = {name: statistics.median(map(total, rounds)) for name, rounds in sides.items()}
+    totals = {
+        name: statistics.median(sum(phases.values()) for phases in rounds)
+        for name, rounds in sides.items()
+    }
     print(f"{'all':16}" + "".join(f" {seconds:>9.2f}" for seconds in totals.values()))
     for name in list(totals)[1:]:
         longer = totals[name] - totals["bare"]
         print(f"{name}: the first row takes {longer:.1f} s longer than bare vLLM's first text")
-    less = statistics.median(phases[ROW] - phases[ALONE] for phases in sides["bare"])
-    print(f"(asked for one prompt alone, bare vLLM has its text {less:.1f} s earlier)")
-
-
-def total(phases: Side) -> float:
-    return sum(phases.values()) - phases.get(ALONE, 0.0)
 
 
 if __name__ == "__main__":
