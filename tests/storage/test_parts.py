@@ -156,6 +156,7 @@ NO_PARTS: dict[str, bytes] = {
     "without a column": parquet(BAD.drop_columns(["output"])),
     "ids of another type": parquet(BAD.set_column(0, "row_id", pa.array([{"a": 1}] * 2))),
     "no id": parquet(BAD.set_column(0, "row_id", pa.array([None] * 2, "string"))),
+    "a further column of lists": parquet(BAD.append_column("more", pa.array([[1]] * 2))),
     "ids too long": parquet(table(("b" * 33, "scored"))),
 }
 
@@ -179,6 +180,14 @@ def test_a_damaged_part_is_named_and_its_rows_are_pending(local: LocalStore, kin
     assert "\n" not in line
     assert len(line) < 500
     assert set(stored(ledger)) == {"a"}
+
+
+def test_a_text_that_is_not_utf_8_damages_its_part(local: LocalStore) -> None:
+    texts = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff", b"a"], "binary").buffers())
+    column = BAD.schema.get_field_index("output")
+    name = put(local, LATE, BAD.set_column(column, "output", texts))
+    with pytest.raises(UserError, match=f"{re.escape(name)}: is damaged.*UTF8"):
+        list(read_ledger(local).tables(["row_id", "output"]))
 
 
 class Away:
