@@ -12,8 +12,8 @@ are geometric means over the rounds with Student's 95 % interval, since noise is
 starts of engines are left out.
 
 - ``bare``: the engine's first ``LLM.chat`` over all prompts, in the environment of a pipeline's
-  engine. Without that, vLLM's first minute on a CPU is 24 % slower, since glibc gives its buffers
-  back after each step (`ace_ray.models.cpu_environment`).
+  engine (`ace_ray.models.cpu_environment`). Without it glibc returns large buffers to the kernel
+  after each step, and the first minute of vLLM on a CPU takes 1.3 times as long.
 - ``pipeline``: from the moment the engine is ready until the last part is stored.
 - ``other``: the pipeline of another checkout.
 """
