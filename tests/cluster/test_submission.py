@@ -83,9 +83,6 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
     first = submission(str(config)).digest
     plugin.write_text("x = 2")
     assert submission(str(config)).digest != first
-    plugin.write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
-    with pytest.raises(UserError, match=r"p.py: line 1 looks like a secret"):
-        submission(str(config))
 
 
 def test_a_data_file_travels_if_it_is_short(config: Path, checkout: Path) -> None:
@@ -179,6 +176,9 @@ def test_mistakes_are_refused_before_anything_is_sent(config: Path, tmp_path: Pa
     ):
         with pytest.raises(UserError, match=words):
             submission(str(config), overrides=[override])
+    (tmp_path / "p.py").write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
+    with pytest.raises(UserError, match=r"p.py: line 1 looks like a secret"):
+        submission(str(config), overrides=[f"model.plugins=['{tmp_path}/p.py']"])
     with pytest.raises(UserError, match="sent as text"):
         submission(str(config), ids=["x" * TEXT_BYTES])
     with pytest.raises(UserError, match="cannot be read"):
