@@ -60,7 +60,7 @@ def main() -> None:
         for name, weight in sorted(weights.items()):
             if options.bits and LAYER_MATRIX.search(name):
                 weights[name] = round_matrix(weight, options.bits, options.group)
-            elif options.noise and weight.dim() > 1:
+            elif options.noise is not None and weight.dim() > 1:
                 weights[name] = add_noise(weight, options.noise, generator)
             else:
                 continue

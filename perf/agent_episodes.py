@@ -60,7 +60,7 @@ async def make_calls(spec: Mapping[str, Any]) -> None:
         for index, call in enumerate(calls):
             params = SamplingParams(temperature=0, max_tokens=call["max_tokens"], output_kind=final)
             prompt = {"prompt_token_ids": call["prompt_ids"]}
-            async for _ in engine.generate(prompt, params, request_id=f"{number}-{index}"):
+            async for _ in engine.generate(prompt, params, request_id=f"r{number}-{index}"):
                 pass
 
     start = time.perf_counter()

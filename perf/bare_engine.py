@@ -96,5 +96,5 @@ class BareEngine:
             self._log.write(line)
             self.phases.read(line)
         self._log.flush()
-        log_tail = (self._folder / "bare.log").read_text(errors="replace")[-2000:]
-        raise SystemExit(f"the bare engine failed:\n{log_tail}")
+        log = (self._folder / "bare.log").read_text(errors="replace")
+        raise SystemExit(f"the bare engine failed:\n{log[-2000:]}")

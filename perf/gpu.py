@@ -284,10 +284,11 @@ class Measurements:
             benchmarks=[{**MINI, "categories": ["agent"], "max_messages": MAX_MESSAGES}],
             samples=EPISODES // AGENT_ENTRIES,
         )
-        timing = self._evaluate(folder, config, "--set", f"concurrency={EPISODES}")["timing"]
-        (run,) = (folder / "runs").iterdir()
-        calls, seconds = list(recorder.take()), timing["until_stored_s"]
-        bare_s = bare_seconds(folder, run, calls)
+        with recorder:  # both sides pay for it
+            timing = self._evaluate(folder, config, "--set", f"concurrency={EPISODES}")["timing"]
+            (run,) = (folder / "runs").iterdir()
+            calls, seconds = list(recorder.take()), timing["until_stored_s"]
+            bare_s = bare_seconds(folder, run, calls)
         return [
             Line(
                 f"{EPISODES} episodes at once, against their calls on bare AsyncLLM",
@@ -302,7 +303,6 @@ class Measurements:
 
     def _folder(self, name: str) -> Path:
         folder = self._scratch / name
-        # Files of an earlier try.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         return folder
@@ -438,9 +438,7 @@ def main() -> int:
     on_gpu = torch.cuda.is_available()
     name = args.shape or ("7b" if on_gpu else "tiny")
     if not on_gpu and not args.shape:
-        print(
-            "no GPU that the installed torch can use: --shape tiny; its figures say nothing of 7B"
-        )
+        print("no GPU that torch can use: --shape tiny, whose figures say nothing of 7B")
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-gpu-", dir=args.scratch))
     signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, max(1.0, args.minutes * 60 - END_S))

@@ -94,8 +94,7 @@ def compare(args: argparse.Namespace, scratch: Path) -> int:
             print(f"round {number + 1}: {name} {seconds[name][-1]:.2f} s{share}", flush=True)
     print(f"{rows} prompts, medians of {args.rounds} rounds:")
     for name, values in seconds.items():
-        median = statistics.median(values)
-        print(f"  {name:9} {median:7.2f} s, {rows / median:7.3f} rows/s")
+        print(f"  {name:9} {(s := statistics.median(values)):7.2f} s, {rows / s:7.3f} rows/s")
     target = 0.88 if args.dummy else 0.95 if args.model == SMOLLM2 else 0.97
     missed = False
     for name in ("bare", "other"):

@@ -21,8 +21,7 @@ TITLES = {
 }
 """Kind -> part of its process title. ``core`` is vLLM's, in an engine worker's fork server."""
 FORK_SERVER = "multiprocessing.forkserver"
-"""In the titles of the server and of a core that has not given itself one: vLLM does where
-setproctitle is there."""
+"""In the titles of the server and of a core that has not given itself one (setproctitle)."""
 
 _NAMES = {"raylet": "raylet", "gcs_server": "gcs"}
 

@@ -35,7 +35,7 @@ ENTRY_POINT = "[vllm.general_plugins]\nrecord = perf_record:record\n"
 
 @dataclass(frozen=True)
 class Call:
-    """A model call. Calls with the same engine and row were made one after another."""
+    """A model call. Calls of an engine's row were made one after another."""
 
     engine: str
     row: str
@@ -45,8 +45,8 @@ class Call:
 
 
 class Recorder:
-    """Installs the plugin in ``folder`` for the processes that this one starts. Answers get at
-    most ``max_tokens`` tokens."""
+    """Context in which processes that start have the plugin, installed in ``folder``. Answers get
+    at most ``max_tokens`` tokens."""
 
     def __init__(self, folder: Path, max_tokens: int) -> None:
         self._calls = folder / "calls"
@@ -56,9 +56,18 @@ class Recorder:
         metadata = "Metadata-Version: 2.1\nName: perf-record\nVersion: 1\n"
         (folder / "perf_record-1.dist-info" / "METADATA").write_text(metadata)
         (folder / "perf_record-1.dist-info" / "entry_points.txt").write_text(ENTRY_POINT)
-        inherited = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), inherited]))
-        os.environ |= {"RECORDED_CALLS": str(self._calls), "RECORDED_TOKENS": str(max_tokens)}
+        paths = filter(None, [str(folder), os.environ.get("PYTHONPATH")])
+        self._variables = {"PYTHONPATH": os.pathsep.join(paths), "RECORDED_CALLS": str(self._calls)}
+        self._variables["RECORDED_TOKENS"] = str(max_tokens)
+
+    def __enter__(self) -> Recorder:
+        self._before = dict(os.environ)
+        os.environ.update(self._variables)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.environ.clear()
+        os.environ.update(self._before)
 
     def take(self) -> Iterator[Call]:
         """Yield the calls since the last time, in the order in which they ended."""

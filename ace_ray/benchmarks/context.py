@@ -186,8 +186,8 @@ class EpisodeContext:
         if messages is None:
             messages = to_chat(recorded, reasoning=self.replay_reasoning)
         try:
-            work = self.candidate.ask(messages, sampling, tools)
-            completion = await asyncio.wait_for(work, self.remaining_s)
+            async with asyncio.timeout(self.remaining_s):
+                completion = await self.candidate.ask(messages, sampling, tools)
         except TimeoutError:
             return await self._truncate()
         except PromptTooLong:
@@ -227,8 +227,8 @@ class EpisodeContext:
             EngineDead: as `Model`."""
         who = f"the {_TITLES.get(role, role)}"
         try:
-            work = self.roles[role].ask(messages, sampling, tools, schema)
-            completion = await asyncio.wait_for(work, self.remaining_s)
+            async with asyncio.timeout(self.remaining_s):
+                completion = await self.roles[role].ask(messages, sampling, tools, schema)
         except TimeoutError:
             raise _stalled(who) from None
         except PromptTooLong as error:

@@ -38,7 +38,7 @@ _ERROR = re.compile(r"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit)(?:
 _WRAPPERS = re.compile(
     "See root cause above|See stack trace|initialization failed due to|failed to start"
     "|EngineCore encountered an issue|EngineDeadError|SystemExit|KeyboardInterrupt"
-    "|CancelledError|RayTaskError|ActorDiedError|RayActorError"
+    "|CancelledError|RayTaskError|ActorDiedError|RayActorError|EOFError: unexpected EOF"
 )
 
 

@@ -35,16 +35,16 @@ def tiny_llama(tmp_path: Path) -> Path:
 
 
 def core_of(driver, actor: str = "EngineWorker") -> psutil.Process:
-    """Return the engine core: the child of an ``actor`` that takes by far the most memory."""
+    """Return the engine core: the child of an ``actor``'s fork server."""
 
     def find_core() -> psutil.Process | None:
         # Look at all workers: one that has just died may still be listed, without a child.
-        workers = [p for p in descendants(driver.process.pid) if actor in title_of(p)]
-        children: dict[psutil.Process, int] = {}
-        for worker in workers:
+        for worker in (p for p in descendants(driver.process.pid) if actor in title_of(p)):
             with suppress(psutil.Error):  # it has just ended
-                children |= {child: child.memory_info().rss for child in worker.children()}
-        return max(children, key=lambda p: children[p]) if any(children.values()) else None
+                for child in worker.children():
+                    if "multiprocessing.forkserver" in title_of(child) and child.children():
+                        return child.children()[0]
+        return None
 
     return driver.until(find_core)
 

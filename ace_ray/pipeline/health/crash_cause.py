@@ -19,6 +19,7 @@ from typing import Any, TextIO, cast
 
 import psutil
 
+from ace_ray.models.core_process import NO_SERVER
 from ace_ray.pipeline.health.heartbeat import NAMES, Death, ProcessInfo
 from ace_ray.util import log
 
@@ -119,6 +120,8 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
         code = _exit_code(core, end)
         if code == 0:
             return "the engine core received SIGTERM"
+        if code == NO_SERVER:
+            return "the fork server of the engine core was ended"
         if code is None or -code not in FROM_OUTSIDE:
             continue
         if -code == signal.SIGKILL and oom_kills() > oom_before:
@@ -129,8 +132,8 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
 
 def _exit_code(core: Any, end: float) -> int | None:
     """Return the exit code of ``core``; None if it still runs at ``end`` (`time.monotonic`)."""
-    # Poll, because a thread of vLLM also waits for the core. When this thread has reaped the core,
-    # `join` returns at once, but `exitcode` stays None until the thread has noted the code.
+    # Poll, because a thread of vLLM also waits for the core, and may note the code a moment later
+    # than `join` returns here.
     while (code := core.exitcode) is None and (remaining_s := end - time.monotonic()) > 0:
         core.join(remaining_s)
         time.sleep(0.01)

@@ -277,11 +277,13 @@ def _without_kept(state: Any) -> Any:
             return attributes
         return {**attributes, "inbox": {n: text for n, text in inbox.items() if str(n) != _KEPT}}
 
+    if not isinstance(state, list):
+        return state
     return [
         {name: without(attributes) for name, attributes in item.items()}
         if isinstance(item, dict)
         else item
-        for item in (state if isinstance(state, list) else [state])
+        for item in state
     ]
 
 

@@ -26,6 +26,10 @@ _QUANTITY = re.compile(
     "|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|january|february|march|april|june|july"
     "|august|september|october|november|december|[零一二两三四五六七八九十百千半年月周天日时]) "
 )
+_NEGATION = re.compile(
+    " (no|not|don|doesn|isn|never|without|except|skip|avoid|only|neither|nor) | exclud|[不无没别]"
+)
+_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d{1,20})?|\d{1,300}(?:\.\d{1,20})?")
 _BLANK = re.compile(r"""[\s_'"]""")
 _IGNORED = re.compile(r"[-.,/*^](?!\d)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -47,6 +51,8 @@ class Conversation:
         self._requests = _words(_DOUBT.sub(" ", users))
         self._profile = str(entry.data.get("profile", "")).casefold()
         self._text = _words(messages) + _words(self._profile)
+        digits = _NUMBER.findall(messages + self._profile)
+        self._numbers = {float(text.replace(",", "")) for text in digits}
         self._starts = {word[:4] for word in self._text.split()}
         if " at least " in self._text:
             self._starts |= {"or", "more"}
@@ -69,6 +75,13 @@ class Conversation:
         name = {part.lower() for part in _NAME_PART.findall(param)} - _FILLERS
         return all(f" {part}" in self._requests for part in name)
 
+    def declines(self, param: str) -> bool:
+        """Return whether the user says a negation and a word of an option's name."""
+        parts = [part.lower() for part in _NAME_PART.findall(param)]
+        names = [part.removesuffix("s") for part in parts if len(part) >= _SHORT]
+        has_name = any(f" {part}" in self._user_words for part in names)
+        return has_name and _NEGATION.search(self._user_words) is not None
+
     def touches(self, names: Sequence[str]) -> bool:
         """Return whether a longer word of parameters' names begins a word of the user: "specific
         chapters" is about ``start_chapter``."""
@@ -78,14 +91,16 @@ class Conversation:
     def _in_profile(self, value: Any) -> bool:
         """Return whether the user's profile has a string or a number, and not only in a longer
         one."""
-        text = value.casefold() if isinstance(value, str) else _words_of(value).strip()
-        return (
-            bool(text) and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", self._profile) is not None
-        )
+        text = f"{value:.15g}" if is_number(value) else value
+        if not (isinstance(text, str) and text):
+            return False
+        pattern = rf"(?<!\w){re.escape(text.casefold())}(?!\w)"
+        return re.search(pattern, self._profile) is not None
 
     def tells(self, value: float) -> bool:
-        """Return whether the text has a number in digits or in words."""
-        return _words_of(value) in self._text or _QUANTITY.search(self._text) is not None
+        """Return whether the text has a number in digits, in per cent or in words."""
+        told = value in self._numbers or round(100 * value, 9) in self._numbers
+        return told or _QUANTITY.search(self._text) is not None
 
     def agrees(self, param: str, value: Any, gold: Any, schema: Any) -> bool:
         """Return whether a value of the type of ``gold`` is equal to ``gold``.

@@ -15,7 +15,7 @@ only the list of calls. The first rule that fails names the error:
   ``1``. Integers and floats are one type, as in JSON Schema. If the schema says ``integer`` and
   gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
 - ``param_value``: the values are equal, within containers too (`Conversation.agrees`). A number
-  that nobody told, and an optional truth value that nobody asked for, may have any value.
+  that nobody told may have any value, and an option may be True unless the user declines it.
 
 Parallel calls may be in any order, and each gold call must match a different call. If no assignment
 matches all gold calls, take the assignment with the fewest faults: its first fault decides.
@@ -205,11 +205,11 @@ def _call_fault(call: Call, gold: Call, schema: Any, conversation: Conversation)
         if not _same_type(value, target, schemas.get(param)):
             return "param_type", f"parameter {param} has the wrong type"
     for param, value, target in pairs:
-        # A number or an optional choice that the user did not tell is made up, in gold too.
+        # A number that the user did not tell is made up, in the gold answer too.
         if is_number(target) and not conversation.tells(target) and not conversation.tells(value):
             continue
-        optional_choice = isinstance(target, bool) and param not in (required or ())
-        if optional_choice and not conversation.mentions(param):
+        # Gold is False where nobody spoke of an option: then True does not contradict the user.
+        if target is False and param not in (required or ()) and not conversation.declines(param):
             continue
         if not conversation.agrees(param, value, target, schemas.get(param)):
             return "param_value", f"parameter {param} has the wrong value"
