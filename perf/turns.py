@@ -24,7 +24,7 @@ import yaml
 
 from dummy_models import SHAPES, make_model
 from recorder import Recorder
-from runs import ENGINE, ace_ray, summary_of
+from runs import ENGINE, ace_ray
 
 BLOCK, MAX_TOKENS, TARGET = 32, 200, 1.05
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -62,8 +62,8 @@ def measure(
     computed = tokens - sum(call.cached_tokens for call in calls)
     bound = distinct_prefixes([names[call.engine], *call.prompt_ids] for call in calls)
     print(
-        f"| {case} | {cache_tokens:,} | {summary_of(scratch / 'runs')['scored']} | {len(calls):,} | "
-        f"{tokens:,} | {bound:,} | {bound / tokens:.3f} | {computed / tokens:.3f} | {computed / bound:.3f} |",
+        f"| {case} | {cache_tokens:,} | {len(calls):,} | {tokens:,} | {bound:,} | "
+        f"{bound / tokens:.3f} | {computed / tokens:.3f} | {computed / bound:.3f} |",
         flush=True,
     )
     return computed / bound
@@ -91,7 +91,7 @@ def main() -> int:
     try:
         recorder = Recorder(scratch / "plugins", MAX_TOKENS)
         make_model(scratch / "model", SHAPES["tiny"])
-        print("| case | cache | rows | calls | prompt tokens | bound | share | computed | ratio |")
+        print("| case | cache | calls | prompt tokens | bound | share | computed | ratio |")
         with recorder:
             ratios = {
                 (cache_tokens, case): measure(case, cache_tokens, args, scratch, recorder)
