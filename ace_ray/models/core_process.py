@@ -46,7 +46,9 @@ class CoreProcess(context.ForkServerProcess):
     """An engine core. It gets the environment that its parent has at the start of the core, in
     place of the fork server's."""
 
-    _Popen = staticmethod(CorePopen)
+    @staticmethod
+    def _Popen(process_obj: Any) -> CorePopen:
+        return CorePopen(process_obj)
 
     def start(self) -> None:
         self._environment = dict(os.environ)
