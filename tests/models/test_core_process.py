@@ -22,8 +22,12 @@ def test_a_core_has_the_environment_of_its_start_and_tells_all_threads_its_exit_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = forkserver.read_signed
-    # Slow, so that threads that wait for a core meet here.
-    monkeypatch.setattr(forkserver, "read_signed", lambda fd: (time.sleep(0.1), read(fd))[1])
+
+    def slow_read(descriptor: int) -> Any:
+        time.sleep(0.1)  # threads that wait for a core meet here
+        return read(descriptor)
+
+    monkeypatch.setattr(forkserver, "read_signed", slow_read)
     context = CoreContext()
     context.set_forkserver_preload([])
     for value in ("before", "after"):  # the server keeps the first environment
