@@ -1,10 +1,7 @@
-"""Model calls of agent episodes on an AsyncLLM alone in its process.
+"""Model calls of agent episodes on an AsyncLLM alone in its process, ``agent_episodes.py SPEC``.
 
-    python perf/agent_episodes.py SPEC
-
-is that process. SPEC is a JSON file ``{model, engine, chains: [[{prompt_ids, max_tokens}, ...],
-...]}``: the calls of a chain are made one after another, the chains all at once. The last line
-printed is JSON: ``seconds``.
+SPEC is a JSON file ``{model, engine, chains: [[{prompt_ids, max_tokens}, ...], ...]}``: the calls
+of a chain are made one after another, the chains all at once. It prints ``{"seconds": ...}``.
 """
 
 from __future__ import annotations

@@ -72,6 +72,5 @@ class Recorder:
     def take(self) -> Iterator[Call]:
         """Yield the calls since the last time, in the order in which they ended."""
         for path in sorted(self._calls.iterdir()):
-            for line in path.read_text().splitlines():
-                yield Call(path.name, *json.loads(line))
+            yield from (Call(path.name, *json.loads(line)) for line in path.open())
             path.unlink()
