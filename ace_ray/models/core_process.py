@@ -2,8 +2,9 @@
 
 vLLM forks its core, but in a Ray actor, which must not be forked because of Ray's threads, vLLM
 spawns it, and the core imports vLLM again after the actor. Here a fork server imports vLLM while
-the actor imports it, and forks the core, which forks its own workers as outside Ray. All processes
-are in the actor's process group, which `ace_ray.util.watchdog` ends."""
+the actor imports it, and forks the core. The core starts its own workers as outside Ray: it forks
+them, or spawns them on a CPU. All processes are in the actor's process group, which
+`ace_ray.util.watchdog` ends."""
 
 from __future__ import annotations
 
@@ -20,8 +21,6 @@ from typing import Any
 MODULES = ["vllm.v1.engine.core", "vllm.v1.executor.multiproc_executor", "transformers", "ray"]
 # vLLM's variable that selects a start method.
 METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
-
-
 # Exit code of a core whose fork server has ended. The core itself may still run.
 NO_SERVER = 255
 
