@@ -72,5 +72,6 @@ class Recorder:
     def take(self) -> Iterator[Call]:
         """Yield the calls since the last time, in the order in which they ended."""
         for path in sorted(self._calls.iterdir()):
-            yield from (Call(path.name, *json.loads(line)) for line in path.open())
+            lines = path.read_text().splitlines()
+            yield from (Call(path.name, *json.loads(line)) for line in lines)
             path.unlink()
