@@ -37,8 +37,7 @@ from runs import ROOT, computed, of_tree
 
 SLOW = {"share": 0.03, "times": 17.0}
 SIZES = 40
-CPUS = 0.04
-"""Logical CPUs of a worker."""
+CPUS = 0.04  # logical CPUs of a worker
 IDLE = 1.0
 """CPU seconds a second that all engines take together, at most, while they wait for each other."""
 BUSY, END_S = 0.95, 60.0
