@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ace_ray.parsing.syntax import MAX_DIGITS, NotCalls
@@ -142,9 +142,31 @@ def _result(op: type[ast.operator], left: Any, right: Any, budget: Budget) -> An
 def _operand_error(node: ast.expr, budget: Budget) -> NotCalls | Refusal:
     """Return the error for an expression that is neither a number nor a string. A name that is not
     defined upstream is an error there; other expressions could run code."""
-    names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
-    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    for name in names:
-        if name.id not in bound and not budget.is_defined(name.id):
-            return NotCalls(f"NameError in arithmetic: {name.id[:80]} is not defined")
+    bound = {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    for name in _names(node):
+        if name not in bound and not budget.is_defined(name):
+            return NotCalls(f"NameError in arithmetic: {name[:80]} is not defined")
     return Refusal(f"an operation on an expression of type {type(node).__name__}")
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Yield the names that Python surely looks up when it evaluates ``node``: none in the body of a
+    function, in a branch, or in an element of a comprehension."""
+    parts: Iterable[ast.AST | None] = ast.iter_child_nodes(node)
+    match node:
+        case ast.Name(id=name):
+            yield name
+        case ast.Lambda(args=arguments):
+            parts = [*arguments.defaults, *arguments.kw_defaults]
+        case ast.BoolOp(values=[first, *_]) | ast.IfExp(test=first):
+            parts = [first]
+        case ast.Compare(left=left, comparators=[right, *_]):
+            parts = [left, right]
+        case ast.ListComp(generators=[loop, *_]) | ast.SetComp(generators=[loop, *_]):
+            parts = [loop.iter]
+        case ast.DictComp(generators=[loop, *_]) | ast.GeneratorExp(generators=[loop, *_]):
+            parts = [loop.iter]
+    for part in parts:
+        yield from _names(part) if part else ()
