@@ -8,8 +8,8 @@
 
 ``--cache-tokens`` limits the prefix cache, and prints the share of the prompts that was computed.
 ``--layers`` sets the dummy's speed, which is to be about 20,000 tokens/s. Sides alternate. Ratios
-are geometric means over the rounds with Student's 95 % interval, since noise is about 8 %. The
-starts of engines are left out.
+are geometric means over the rounds with Student's 95 % interval, since rounds of one side differ
+by up to 30 %. The starts of engines are left out.
 
 - ``bare``: the engine's first ``LLM.chat`` over all prompts, in the environment of a pipeline's
   engine (`ace_ray.models.cpu_environment`). Without it glibc returns large buffers to the kernel
