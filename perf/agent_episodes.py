@@ -1,7 +1,7 @@
 """Model calls of agent episodes on an AsyncLLM alone in its process, ``agent_episodes.py SPEC``.
 
-SPEC is a JSON file ``{model, engine, chains: [[{prompt_ids, max_tokens}, ...], ...]}``: the calls
-of a chain are made one after another, the chains all at once. It prints ``{"seconds": ...}``.
+SPEC is JSON: ``{model, engine, chains: [[{prompt_ids, max_tokens}, ...], ...]}``. The calls of a
+chain are made one after another, the chains at once. It prints ``{"seconds": ...}``.
 """
 
 from __future__ import annotations

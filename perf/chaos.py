@@ -11,8 +11,8 @@ and the faults are reached. The faults are drawn from a deck that the seed shuff
 - with the fake engine, a second node that joins, which takes a third engine worker, and goes again.
 
 A driver that ends with anything but 0 is started again, as a job submitter would. The next fault
-comes some seconds after rows are stored again. Sandboxes exist only while agent rows are pending,
-so their turn comes early in a round. Kills of engines keep apart, so that no row is quarantined.
+comes some seconds after rows are stored again. Kills of engines keep apart, so that no row is
+quarantined.
 
 At the end every row is compared (`same_rows.py`): with vLLM, whose greedy text differs between
 batch shapes, only its id and status. Exit code 1 on any difference.

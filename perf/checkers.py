@@ -4,10 +4,9 @@
 
 - ACEBench: each row's gold answer and wrong variants of it, as models write them (15 categories).
 - BFCL, single turn: the gold answers of the entries whose answers are Python calls.
-- BFCL, multi-turn: conversations that follow the answer keys, a call a step, so that every call of
-  both sides is replayed in the limited process; that process and loading its classes count.
+- BFCL, multi-turn: conversations that follow the answer keys, a call a step, in their process.
 
-CPU time: what other programs on this machine take does not count. Exit code 1 below a target.
+It is CPU time. Exit code 1 below a target.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
     python perf/gpu.py                         # a GPU: Qwen2.5-7B's shape, at most 10 minutes
     python perf/gpu.py --shape tiny            # what happens without a GPU
 
-Needs no network, no model and no data: weights are made up, the tokenizer is made from this
-checkout's own texts, prompts are ACEBench's mini set. In the order of their value, as long as there
-is time (``--minutes``; what no longer fits is named in the table):
+Needs no network, no model and no data: weights and tokenizer are made up, prompts are ACEBench's
+mini set. In the order of their value, as long as there is time (``--minutes``):
 
 - overhead: the same single-call prompts on bare ``vllm.LLM`` and through ``ace-ray evaluate``, from
   the engine's readiness until the last row is stored; first text and first scored row, from the

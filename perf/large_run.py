@@ -5,14 +5,10 @@
 
 The mini set, as often as it takes, goes through the whole graph, with engines without weights that
 answer after ``--delay`` seconds. Every second the memory and the CPU time of every kind of process
-are read from outside. Memory is private, without the pages of the object store, whose footprint is
-what /dev/shm holds more than before. CPU time is that between the first and the last 5 % of the
-rows; what processes take while they wait is in it.
+are read from outside. Memory is private; the object store's is what /dev/shm holds more than
+before. CPU time is that between the first and the last 5 % of the rows.
 
-The share of time outside the engine is 1 - sum(generation_s) / (workers x IN_FLIGHT x wall). With
-engines that could answer more rows a second (``bound``) than this machine can carry, it says how
-much larger the machine should be.
-
+The share of time outside the engine is 1 - sum(generation_s) / (workers x IN_FLIGHT x wall).
 ``--tree`` runs the same config with the code of another checkout, in turns with this one's, and
 compares the CPU time of a row.
 """

@@ -8,9 +8,8 @@ a hundred 17 times that. Workers x slots / mean delay must be below what the mac
 400 rows/s on two cores with 4 workers. All engines load before the first row starts.
 
 It prints, between the first and the last 5 % of the rows, the share of the workers' slots in which
-an answer was being made, and CPU time of a row and memory by kind of process; then the seconds from
-the last row to ``_SUCCESS``. Exit code 1 if the workers were less than 95 % busy or the end took
-more than 60 s.
+an answer was being made, CPU time of a row and memory by kind of process, and the seconds from the
+last row to ``_SUCCESS``. Exit code 1 below 95 % busy, or with an end of more than 60 s.
 
 With ``--bfcl DATA`` the rows are BFCL's single-turn entries instead, the engines have prefix caches
 of 400,000 words, and the share of the prompts that they computed is printed.

@@ -15,7 +15,6 @@ by up to 30 %. The starts of engines are left out.
   engine (`ace_ray.models.cpu_environment`). Without it glibc returns large buffers to the kernel
   after each step, and the first minute of vLLM on a CPU takes 1.3 times as long.
 - ``pipeline``: from the moment the engine is ready until the last part is stored.
-- ``other``: the pipeline of another checkout.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ def compare(args: argparse.Namespace, scratch: Path) -> int:
 
 
 def ratio(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean of ``before`` / ``after`` over the rounds, and its 95 % interval (NaN for one
-    round)."""
+    """Geometric mean of ``before`` / ``after``, and its 95 % interval (NaN for one round)."""
     logs = np.log(np.divide(before, after))
     margin = stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs) if len(logs) > 1 else math.nan
     low, mean, high = np.exp(logs.mean() + np.array([-margin, 0.0, margin])).tolist()

@@ -1,11 +1,11 @@
 """Simulate the order of rows with known durations (`durations_from`), and without them.
 
-    python perf/row_order.py --acebench FOLDER [--workers 8 64] [--samples 1 4 16] [--noise 0.35]
+    python perf/row_order.py --acebench FOLDER [--workers 8 64] [--samples 1 4 16] [--runs RUN ...]
 
 The product's plan, layout and blocks feed workers in which a row takes its seconds whatever else
-runs. Durations are made up: lognormal (sigma 1), cut at 12 medians as `max_tokens` cuts answers. In
-each run, the earlier one too, a row takes its entry's time times a factor of sigma ``--noise``. (In
-BFCL's result files of 2024, tokens of calls had factors of 0.1 to 0.4 between models of a family.)
+runs. Durations are lognormal (sigma 1), or drawn from the rows of stored ``--runs`` (their logs
+scaled to sigma 1 or more), and cut at 12 medians. In each run, the earlier one too, a row takes its
+entry's time times a factor of sigma ``--noise`` (0.1 to 0.4 in BFCL's result files of 2024).
 Workers keep the prefixes of all prompts of single calls, in parts of 16 tokens of 4 characters.
 """
 
@@ -27,6 +27,7 @@ from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.graph import Layout, Work, blocks, layout
 from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.storage.durations import Durations
+from runs import stored_columns
 
 PART, ROUNDS, CUT = 64, 4, 12.0
 
@@ -61,7 +62,14 @@ def simulate(work: Work, cut: Layout, team: list[Any], took: Any, parts: Any) ->
         worker.calls, worker.held = worker.calls - (not left[0]), worker.held - (not left[0])
 
 
-def compare(plan: Plan, workers: int, slots: int, noise: float) -> np.ndarray:
+def stored_logs(uris: list[str], benchmark: str) -> np.ndarray:
+    """Return the logs of the seconds of stored rows, relative to their median."""
+    rows = [row for u in uris for row in stored_columns(u, ["benchmark", "duration_s"]).to_pylist()]
+    logs = np.log([max(1e-3, r["duration_s"]) for r in rows if r["benchmark"] == benchmark])
+    return (logs - np.median(logs)) * max(1.0, 1.0 / logs.std())
+
+
+def compare(plan: Plan, workers: int, slots: int, noise: float, logs: Any) -> np.ndarray:
     """Return total seconds, tail (the time from 90 % of the rows) and computed share without
     durations, the same with them, and the ratio of the totals, for each round."""
     rows, entries, single = plan.rows, len(plan.entries), not plan.rows.interactive.any()
@@ -72,18 +80,15 @@ def compare(plan: Plan, workers: int, slots: int, noise: float) -> np.ndarray:
     tokens, rounds = max(1, sum(len(parts[entry]) for entry in rows.entry.tolist())), []
     for seed in range(ROUNDS):
         draw = np.random.default_rng(seed)
-        base = draw.lognormal(0, 1, entries)
+        base = np.exp(draw.normal(0, 1, entries) if logs is None else draw.choice(logs, entries))
         now = np.minimum(base[rows.entry] * draw.lognormal(0, noise, len(rows)), CUT)
         earlier = base * draw.lognormal(0, noise, (plan.config.samples, entries))
         took, figures = dict(zip(rows.ids.astype(str).tolist(), now.tolist(), strict=True)), []
         for known in (np.zeros(entries), np.minimum(earlier, CUT).mean(axis=0)):
             work = Work(0, rows, np.ones(len(rows)), Durations(known, known, np.ones(entries)))
-            team = [
-                SimpleNamespace(
-                    held=0, calls=0, rows=0, blocks=deque(), groups=deque(), cache=set()
-                )
-                for _ in range(workers)
-            ]
+            idle = {"held": 0, "calls": 0, "rows": 0}
+            lists = [{"blocks": deque(), "groups": deque(), "cache": set()} for _ in range(workers)]
+            team = [SimpleNamespace(**idle, **own) for own in lists]
             ends = simulate(work, cut, team, took, parts)
             computed = sum(len(worker.cache) for worker in team) / tokens
             figures += [ends[-1], ends[-1] - ends[math.ceil(0.9 * len(ends)) - 1], computed]
@@ -98,6 +103,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, nargs="+", default=[1, 4, 16], help="of episodes")
     parser.add_argument("--slots", type=int, default=8, help="rows at work on a worker")
     parser.add_argument("--noise", type=float, default=0.35)
+    parser.add_argument("--runs", nargs="+", help="stored runs whose durations are drawn")
     options = parser.parse_args()
     sections: dict[str, dict[str, Any]] = {
         "ACEBench agent": {"name": "acebench", "data": options.acebench, "categories": ["agent"]},
@@ -109,8 +115,9 @@ def main() -> None:
         tree = {"model": {"source": "fake"}, "backend": "fake", "benchmarks": [section]}
         tree |= {"samples": samples, "sampling": {"temperature": 0.7}}
         plan = plan_run(RunConfig.model_validate(tree))
+        logs = stored_logs(options.runs, section["name"]) if options.runs else None
         for workers in options.workers if plan.rows.interactive.any() or samples == 1 else ():
-            rounds = compare(plan, workers, options.slots, options.noise)
+            rounds = compare(plan, workers, options.slots, options.noise, logs)
             total, tail, share, known, known_tail, known_share, ratio = rounds.mean(axis=0)
             rows, worst = len(plan.rows), rounds[:, 6].max()
             print(f"| {name} | {rows} | {workers} | {rows / workers / options.slots:.1f}", end=" ")

@@ -4,8 +4,8 @@
 
 Conversations of several turns run through the whole pipeline on vLLM, with a small model of random
 weights whose answers have 200 tokens. The bound of an engine: each distinct block of 32 tokens
-once, as with an unlimited cache, and the tokens behind the last full block of each prompt, which
-vLLM does not cache. The user of tau2 sits on the candidate's engine, or on an engine of its own.
+once, and the tokens behind the last full block of each prompt, which vLLM does not cache. ``once``
+compares with each token once. The user of tau2 sits on the candidate's engine, or on another.
 Exit code 1 if the largest cache computes more than 1.05 of the bound.
 """
 
@@ -67,9 +67,11 @@ def measure(
         for call, end in zip(calls, full, strict=True)
     ]
     bound = BLOCK * (distinct_prefixes(blocks) - len(names)) + tokens - sum(full)
+    once = distinct_prefixes([[names[c.engine], *c.prompt_ids] for c in calls]) - len(names)
     print(
         f"| {case} | {cache_tokens:,} | {len(calls):,} | {tokens:,} | {bound:,} | "
-        f"{bound / tokens:.3f} | {computed / tokens:.3f} | {computed / bound:.3f} |",
+        f"{bound / tokens:.3f} | {computed / tokens:.3f} | {computed / bound:.3f} "
+        f"| {computed / once:.3f} |",
         flush=True,
     )
     return computed / bound
@@ -97,7 +99,7 @@ def main() -> int:
     try:
         recorder = Recorder(scratch / "plugins", MAX_TOKENS)
         make_model(scratch / "model", SHAPES["tiny"])
-        print("| case | cache | calls | prompt tokens | bound | share | computed | ratio |")
+        print("| case | cache | calls | prompt tokens | bound | share | computed | ratio | once |")
         with recorder:
             ratios = {
                 (cache_tokens, case): measure(case, cache_tokens, args, scratch, recorder)
