@@ -18,14 +18,20 @@ _FILLERS = frozenset(["user", "include", "consider", "enable", "enabled", "is", 
 # Letters of words in parameters' names that occur in many texts: time, date, type, name.
 _SHORT = 4
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
-_DOUBT = re.compile(r"\bshould (?:i|we)\b[^.?!]*\?", re.IGNORECASE)
+# A question, and a clause about a value that the user will tell later.
+_NO_REQUEST = re.compile(
+    r"(?i)\bshould (?:i|we)\b[^.?!]*\?"
+    r"|(?:^|(?<=[.?!,;]))[^.?!,;]*\bi(?: wi|['’])ll (?:provide|give|send)\b[^.?!,;]*"
+)
 _PLACE = re.compile("location|destination|city|place", re.IGNORECASE)
 _QUANTITY = re.compile(
-    " (one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|both|dozen|hundred"
-    "|thousand|million|hours?|days?|daily|weeks?|weekly|months?|monthly|years?|decade|am|pm"
-    "|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|january|february|march|april|june|july"
-    "|august|september|october|november|december|[零一二两三四五六七八九十百千半年月周天日时]) "
+    r" (one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|both|dozen"
+    r"|(?<!\d )(?:hundred|thousand|million|billion)|hours?|days?|daily|weeks?|weekly|months?"
+    "|monthly|years?|decade|am|pm|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|january|february"
+    "|march|april|june|july|august|september|october|november|december"
+    "|[零一二两三四五六七八九十百千半年月周天日时]) "
 )
+_SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9}
 _NEGATION = re.compile(
     " (no|not|don|doesn|isn|never|without|except|skip|avoid|only|neither|nor) | exclud|[不无没别]"
 )
@@ -48,11 +54,12 @@ class Conversation:
         messages = str(entry.data.get("question"))
         users = re.sub(r"(?ms)^system:.*?(?=^user:|\Z)", " ", messages)
         self._user_words = _words(users)
-        self._requests = _words(_DOUBT.sub(" ", users))
+        self._requests = _words(_NO_REQUEST.sub(" ", users))
         self._profile = str(entry.data.get("profile", "")).casefold()
         self._text = _words(messages) + _words(self._profile)
         digits = _NUMBER.findall(messages + self._profile)
-        self._numbers = {float(text.replace(",", "")) for text in digits}
+        scales = [1.0, *(scale for word, scale in _SCALES.items() if f" {word} " in self._text)]
+        self._numbers = {scale * float(n.replace(",", "")) for n in digits for scale in scales}
         self._starts = {word[:4] for word in self._text.split()}
         if " at least " in self._text:
             self._starts |= {"or", "more"}
@@ -71,7 +78,8 @@ class Conversation:
         return in_profile and self.mentions(param)
 
     def mentions(self, param: str) -> bool:
-        """Return whether the user names a parameter, but not in a question like "should I ...?"."""
+        """Return whether the user names a parameter, but not in a question ("should I ...?"), and
+        not as a value to come ("the email I will provide")."""
         name = {part.lower() for part in _NAME_PART.findall(param)} - _FILLERS
         return all(f" {part}" in self._requests for part in name)
 
@@ -98,7 +106,8 @@ class Conversation:
         return re.search(pattern, self._profile) is not None
 
     def tells(self, value: float) -> bool:
-        """Return whether the text has a number in digits, in per cent or in words."""
+        """Return whether the text has a number in digits, in per cent or in words. "1200 million"
+        tells 1200 and 1.2e9, but no other number."""
         told = value in self._numbers or round(100 * value, 9) in self._numbers
         return told or _QUANTITY.search(self._text) is not None
 

@@ -15,8 +15,8 @@ on literals.
 - In parallel categories, calls are assigned to the expected calls so that as many as possible
   match. Upstream gives each expected call the first call that matches it, even if a later expected
   call matches only that call.
-- In the irrelevance categories, an empty answer or the message of a failed inference is not a
-  refusal: ``irrelevance_error:no_answer``. An attempted call that could not be decoded
+- In the irrelevance categories, a text without a character or the message of a failed inference
+  is not a refusal: ``irrelevance_error:no_answer``. An attempted call that could not be decoded
   (`attempts_call`) is not a refusal either: ``irrelevance_error:unreadable_call``. An empty
   list in a result file of bfcl-eval is a refusal, since it may stand for a text without calls.
 
@@ -232,7 +232,8 @@ def _refusal(answer: Answer) -> Verdict:
     if answer.calls or (text and (answer.unreadable or attempts_call(text))):
         problem = "the answer attempts a call that cannot be read"
         return Verdict(False, "irrelevance_error:unreadable_call", problem)
-    if text is None or (text.strip() and not text.strip().startswith(_INFERENCE_ERROR)):
+    # A blank was generated: it is an answer without a call.
+    if text is None or (text and not text.strip().startswith(_INFERENCE_ERROR)):
         return Verdict(True)
     return Verdict(False, "irrelevance_error:no_answer", "the answer is not a call or a refusal")
 

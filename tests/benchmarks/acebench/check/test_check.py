@@ -206,7 +206,7 @@ def test_special_rows_have_the_phrase_exactly_the_parts_and_no_call(
 
 TOUR = (
     "user: Book a tour of the old port in Bergen for 2 people, with a guide. Should I add "
-    "insurance? Use my contact. No lunch, at most 1,500 m."
+    "insurance? Use my contact, and the seat I'll give you. No lunch, at most 1,500 m, 3 million."
     "\nsystem: Lunch at 9?"
 )
 
@@ -221,11 +221,13 @@ TOUR = (
         pytest.param({"insurance": True}, "city='Bergen'", OK, id="a question"),
         pytest.param({"contact": "yara#7"}, "city='Bergen'", OK, id="part of the profile"),
         pytest.param({"contact": "yara#77"}, "city='Bergen'", "param_num", id="profile"),
+        pytest.param({"seat": "window"}, "city='Bergen'", OK, id="a value to come"),
         pytest.param({"open": False}, "open=True", OK, id="option that nobody declined"),
         pytest.param({"lunch": False}, "lunch=True", "param_value", id="declined"),
         pytest.param({"guide": True}, "guide=False", "param_value", id="asked option"),
         pytest.param({"days": 1500}, "days=40", "param_value", id="number with a comma"),
         pytest.param({"days": 30}, "days=40", OK, id="number"),
+        pytest.param({"days": 3_000_000}, "days=40", "param_value", id="millions"),
         pytest.param({"city": "Bergen"}, "city='Bergen, Norway'", OK, id="country"),
         pytest.param({"tags": ["old port"]}, "tags=['the old port']", OK, id="more words"),
         pytest.param({"tags": [""]}, "tags=['port']", "param_value", id="no words"),

@@ -135,7 +135,7 @@ NO_CALL = "relevance_error:decoder_failed"
     [
         pytest.param(Answer(None, ()), "", "", NO_CALL, id="no content"),
         pytest.param("[f(a=1)]", CALLED, CALLED, "", id="call"),
-        pytest.param(" \n", "", NO_ANSWER, NO_CALL, id="blank"),
+        pytest.param(" \n", "", "", NO_CALL, id="blank"),
         pytest.param("Error during inference: long", "", NO_ANSWER, NO_CALL, id="inference error"),
         pytest.param("[f(a=len('x') + 1)]", *["official_unsafe"] * 3, id="code"),
         pytest.param(native(), "", NO_ANSWER, NO_CALL, id="no native call"),
