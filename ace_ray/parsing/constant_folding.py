@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 from ace_ray.parsing.syntax import MAX_DIGITS, NotCalls
@@ -160,8 +161,14 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.Lambda(args=arguments):
             parts = [*arguments.defaults, *arguments.kw_defaults]
-        case ast.BoolOp(values=[first, *_]) | ast.IfExp(test=first):
-            parts = [first]
+        case ast.BoolOp(op=op, values=values):
+            ends = isinstance(op, ast.Or)  # the truth of a value that ends the operation
+            passed = takewhile(
+                lambda v: isinstance(v, ast.Constant) and bool(v.value) != ends, values
+            )
+            parts = values[: sum(1 for _ in passed) + 1]
+        case ast.IfExp(test=test):
+            parts = [test]
         case ast.Compare(left=left, comparators=[right, *_]):
             parts = [left, right]
         case ast.ListComp(generators=[loop, *_]) | ast.SetComp(generators=[loop, *_]):
