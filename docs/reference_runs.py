@@ -102,9 +102,9 @@ def command(config: str, summary: Mapping[str, Any]) -> str:
     """What made the run, from a checkout."""
     if config == SWEEP_CONFIG:
         return sweep_command(config)
-    source, size = summary["model"]["source"], summary["model"].get("size_label") or ""
-    if "Qwen2.5-Coder" in source:
-        source = f"$(python infra/reference_models.py qwen2.5-coder-{size.lower()})"
+    source = summary["model"]["source"]
+    if name := re.search(r"Qwen2\.5-Coder-[\d.]+B", source):
+        source = f"$(python infra/reference_models.py {name[0].lower()})"
     usual = yaml.safe_load((FOLDER / config).read_text("utf-8")).get("limit")
     limit = f" --limit {summary['limit']}" if summary.get("limit") not in (None, usual) else ""
     return f'ace-ray evaluate docs/reference-runs/{config}{limit} --set model.source="{source}"'
