@@ -6,7 +6,7 @@
 CLONES holds clones of the repositories in ``published.md``, each in a folder of its name. The clone
 of BFCL's own repository, ``gorilla``, tells which entries have changed since 2024. WORK keeps the
 scored runs, so an interrupted command continues. ``--read`` prints a sample of a class of
-differences, with the answers, the expected calls and both verdicts.
+differences, with the answers, the expected calls and all verdicts.
 
 The CSV file has counts only. The command rewrites the tables between the page's marks.
 """
@@ -341,6 +341,16 @@ def change_class(row: Row, changed: Mapping[str, Entry2024]) -> str:
     return "unexplained"
 
 
+def differences(row: Row, changed: Mapping[str, Entry2024]) -> dict[str, str]:
+    """Return the class of each difference between the verdicts on a row, by measure."""
+    kinds = {}
+    if row.published not in (None, row.official.valid):
+        kinds["published differs"] = change_class(row, changed)
+    if row.official.valid != row.strict.valid:
+        kinds[f"{'official' if row.official.valid else 'strict'} only"] = rule_class(row)
+    return kinds
+
+
 Counts = Counter[tuple[str, str, str, str, str]]
 
 
@@ -363,11 +373,8 @@ def count(clones: Path, work: Path) -> Counts:
                 counts[(*key, rules, "")] += verdict.valid
                 if not verdict.valid and source.collection != "BFCL 2024":
                     counts[(*row.names, "", f"{rules} error", verdict.error_type)] += 1
-            if row.published not in (None, row.official.valid):
-                counts[(*key, "published differs", change_class(row, changed))] += 1
-            if row.official.valid != row.strict.valid:
-                side = "official" if row.official.valid else "strict"
-                counts[(*key, f"{side} only", rule_class(row))] += 1
+            for measure, kind in differences(row, changed).items():
+                counts[(*key, measure, kind)] += 1
         for rules, scores in _headlines(score(source, work), source):
             for headline in scores:
                 if source.benchmark == "acebench" and headline["value"] is not None:
@@ -457,6 +464,7 @@ def tables(totals: Totals) -> dict[str, str]:
                           changes),
         "rules": _table(["answers", "accepted by", "class", "rows", "models"], rules),
         "errors": _errors(totals, COLLECTIONS[0]),
+        "harness": _errors(totals, COLLECTIONS[1]),
         "mistakes": _errors(totals, COLLECTIONS[2]),
         "ranks": _ranks(totals),
     }  # fmt: skip
@@ -610,20 +618,25 @@ def page() -> str:
 
 
 def read_sample(clones: Path, work: Path, name: str, number: int) -> None:
-    """Print a sample of the rows in which the rule sets differ and whose class has ``name``."""
+    """Print a sample of the rows with a class of differences that contains ``name``."""
+    changed = changed_entries(clones / "gorilla")
     rows = [
         row
         for source in sources(clones)
         if not OWN_HANDLER.search(source.model) or source.collection != "BFCL 2024"
         for row in rows_of(source, work)
-        if row.official.valid != row.strict.valid and name in rule_class(row)
+        if any(name in kind for kind in differences(row, changed).values())
     ]
     for row in random.Random(0).sample(rows, min(number, len(rows))):
         print(f"# {', '.join(row.names)}: {row.entry.id}")
+        print(f"published: {row.published} {row.published_error}")
         for rules, verdict in (("official", row.official), ("strict", row.strict)):
             print(f"{rules}: {verdict.valid} {verdict.error_type} {verdict.error}")
         print(f"question: {row.entry.data.get('question')}")
-        print(f"answer: {row.episode.output}\nexpected: {row.entry.gold}\n")
+        print(f"answer: {row.episode.output}\nexpected: {row.entry.gold}")
+        if row.entry.id in changed and row.source.collection == "BFCL 2024":
+            print(f"expected in 2024: {changed[row.entry.id]}")
+        print()
 
 
 def main() -> None:
