@@ -29,9 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import ace_ray
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.bfcl.categories import RELEVANCE
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.parsing.literals import literal_calls, replace_json_words
+from ace_ray.parsing.syntax import NotCalls, expression
 from ace_ray.types import Entry, Episode, Verdict
 
 FOLDER = Path(__file__).parent / "reference-runs"
@@ -177,7 +180,7 @@ def published(source: Source) -> Mapping[str, Published]:
         category = _categories().get(match[1], match[1])
         counts, *lines = (json.loads(line) for line in file.read_text("utf-8").splitlines())
         wrong = {
-            _entry_id(line["id"], category, source): str(line.get("error_type", ""))
+            _entry_id(line["id"], category, source): line.get("error_type") or str(line["error"])
             for line in lines
             if not line["valid"]
         }
@@ -302,15 +305,14 @@ def _rows_2024(gorilla: Path, name: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def _gold_2024(gold: Any, functions: Sequence[Any]) -> list[Any]:
-    """Return gold calls in today's form. In 2024 they were one object, in which the names of
-    repeated functions had numbers."""
-    names = {function["name"] for function in functions}
-    calls = gold if isinstance(gold, list) else [{name: args} for name, args in gold.items()]
+def _gold_2024(gold: Mapping[str, Any], functions: Sequence[Any]) -> list[Any]:
+    """Return gold calls in today's form. In 2024 they were one object with numbered names, and the
+    checker took the first function whose name is part of the gold name."""
+    names = [function["name"] for function in functions]
+    if len(names) == 1:
+        return [{names[0]: args} for args in gold.values()]
     return [
-        {name if name in names else re.sub(r"_\d+$", "", name): args}
-        for call in calls
-        for name, args in call.items()
+        {next((name for name in names if name in key), key): args} for key, args in gold.items()
     ]
 
 
@@ -320,18 +322,19 @@ def change_class(row: Row, changed: Mapping[str, Entry2024]) -> str:
     ACEBench's evaluator lists an answer as wrong that fits only a later gold alternative."""
     if row.source.benchmark == "acebench":
         if "harness" in row.source.collection:
-            return "the harness's own checker"
+            return _harness_class(row)
         several = isinstance(row.entry.gold, list) and row.official.valid and not row.published
         return "listed as wrong, but counted as right" if several else "unexplained"
+    then = row.entry
     if entry := changed.get(row.entry.id):
         data = {**row.entry.data, "function": entry.functions}
         then = replace(row.entry, data=data, gold=entry.gold)
-        verdict = _benchmark("bfcl").check(then, row.episode)["official"]
-        if verdict.valid == row.published:
+        if _is_right(then, row.episode) == row.published:
             return "data corrected since"
     text = row.episode.output or ""
-    if "\\_" in text:
-        return "escaped underscores, which the handler of 2024 removed"
+    replaced = replace(row.episode, output=text.replace("\\_", "_"))
+    if "\\_" in text and _is_right(then, replaced) == row.published:
+        return "escaped underscores, which the handler of 2024 replaced"
     if row.entry.category in RELEVANCE and re.search(r"\w\([^=]*?\)", text):
         return "calls without named arguments, no calls in 2024"
     if text[:1] != "[" or text[-1:] != "]":
@@ -339,6 +342,37 @@ def change_class(row: Row, changed: Mapping[str, Entry2024]) -> str:
     if row.episode.state and row.published_error == "relevance_error:decoder_success":
         return "arguments that are not an object, a call in 2024"
     return "unexplained"
+
+
+def _is_right(entry: Entry, episode: Episode) -> bool:
+    return _benchmark("bfcl").check(entry, episode)["official"].valid
+
+
+def _harness_class(row: Row) -> str:
+    """Return why the other harness judged an ACEBench answer otherwise. It accepts calls that equal
+    the gold calls as JSON, and no others."""
+    if row.entry.category == "special_error_param" and "Missing necessary" in row.published_error:
+        return "an answer about wrong values, judged as one about missing values"
+    try:
+        tree = replace_json_words(expression(row.episode.output or ""))
+        calls = _as_json(literal_calls(tree))
+    except NotCalls:
+        calls = []
+    is_equal = any(
+        calls == _as_json((function_name(row.entry, key), args) for key, args in gold.items())
+        for gold in alternatives(row.entry)
+    )
+    if is_equal != row.published:
+        return "unexplained"
+    return (
+        "equal to gold, which official refuses, because it deletes blanks"
+        if is_equal
+        else "not equal to gold, which official accepts"
+    )
+
+
+def _as_json(calls: Iterable[tuple[str, Any]]) -> list[str]:
+    return sorted(json.dumps(call, sort_keys=True) for call in calls)
 
 
 def differences(row: Row, changed: Mapping[str, Entry2024]) -> dict[str, str]:
