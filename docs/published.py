@@ -487,10 +487,11 @@ def tables(totals: Totals) -> dict[str, str]:
         "acebench": COLLECTIONS[:2], "native": COLLECTIONS[2:3], "dated": COLLECTIONS[3:],
     }.items()}  # fmt: skip
     changes = [
-        [collection, kind, f"{rows:,}", models]
+        (collection, kind, rows, models)
         for collection in COLLECTIONS
         for kind, rows, models in totals.classes(collection, "published differs")
     ]
+    unexplained = sum(rows for _, kind, rows, _ in changes if kind == "unexplained")
     rules = [
         [collection, f"{side} alone", kind, f"{rows:,}", models]
         for collection in COLLECTIONS
@@ -500,7 +501,9 @@ def tables(totals: Totals) -> dict[str, str]:
     return scores | {
         "paper": _paper(totals),
         "changes": _table(["answers", "why published differs from official", "rows", "models"],
-                          changes),
+                          ((*names, f"{rows:,}", models) for *names, rows, models in changes))
+                   + f"\n{f'{unexplained:,} answers are' if unexplained else 'No answer is'}"
+                   + " unexplained.\n",
         "rules": _table(["answers", "accepted by", "class", "rows", "models"], rules),
         "errors": _errors(totals, COLLECTIONS[0]),
         "harness": _errors(totals, COLLECTIONS[1]),
