@@ -6,7 +6,7 @@
 CLONES holds clones of the repositories in ``published.md``, each in a folder of its name. The clone
 of BFCL's own repository, ``gorilla``, tells which entries have changed since 2024. WORK keeps the
 scored runs, so an interrupted command continues. ``--read`` prints a sample of a class of
-differences, with the answers, the expected calls and both verdicts.
+differences, with the answers, the expected calls and all verdicts.
 
 The CSV file has counts only. The command rewrites the tables between the page's marks.
 """
@@ -29,9 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import ace_ray
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.bfcl.categories import RELEVANCE
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.parsing.literals import literal_calls, replace_json_words
+from ace_ray.parsing.syntax import NotCalls, expression
 from ace_ray.types import Entry, Episode, Verdict
 
 FOLDER = Path(__file__).parent / "reference-runs"
@@ -177,7 +180,7 @@ def published(source: Source) -> Mapping[str, Published]:
         category = _categories().get(match[1], match[1])
         counts, *lines = (json.loads(line) for line in file.read_text("utf-8").splitlines())
         wrong = {
-            _entry_id(line["id"], category, source): str(line.get("error_type", ""))
+            _entry_id(line["id"], category, source): line.get("error_type") or str(line["error"])
             for line in lines
             if not line["valid"]
         }
@@ -302,15 +305,14 @@ def _rows_2024(gorilla: Path, name: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def _gold_2024(gold: Any, functions: Sequence[Any]) -> list[Any]:
-    """Return gold calls in today's form. In 2024 they were one object, in which the names of
-    repeated functions had numbers."""
-    names = {function["name"] for function in functions}
-    calls = gold if isinstance(gold, list) else [{name: args} for name, args in gold.items()]
+def _gold_2024(gold: Mapping[str, Any], functions: Sequence[Any]) -> list[Any]:
+    """Return gold calls in today's form. In 2024 they were one object with numbered names, and the
+    checker took the first function whose name is part of the gold name."""
+    names = [function["name"] for function in functions]
+    if len(names) == 1:
+        return [{names[0]: args} for args in gold.values()]
     return [
-        {name if name in names else re.sub(r"_\d+$", "", name): args}
-        for call in calls
-        for name, args in call.items()
+        {next((name for name in names if name in key), key): args} for key, args in gold.items()
     ]
 
 
@@ -320,18 +322,19 @@ def change_class(row: Row, changed: Mapping[str, Entry2024]) -> str:
     ACEBench's evaluator lists an answer as wrong that fits only a later gold alternative."""
     if row.source.benchmark == "acebench":
         if "harness" in row.source.collection:
-            return "the harness's own checker"
+            return _harness_class(row)
         several = isinstance(row.entry.gold, list) and row.official.valid and not row.published
         return "listed as wrong, but counted as right" if several else "unexplained"
+    then = row.entry
     if entry := changed.get(row.entry.id):
         data = {**row.entry.data, "function": entry.functions}
         then = replace(row.entry, data=data, gold=entry.gold)
-        verdict = _benchmark("bfcl").check(then, row.episode)["official"]
-        if verdict.valid == row.published:
+        if _gives_published(row, then, row.episode):
             return "data corrected since"
     text = row.episode.output or ""
-    if "\\_" in text:
-        return "escaped underscores, which the handler of 2024 removed"
+    replaced = replace(row.episode, output=text.replace("\\_", "_"))
+    if "\\_" in text and _gives_published(row, then, replaced):
+        return "escaped underscores, which the handler of 2024 replaced"
     if row.entry.category in RELEVANCE and re.search(r"\w\([^=]*?\)", text):
         return "calls without named arguments, no calls in 2024"
     if text[:1] != "[" or text[-1:] != "]":
@@ -339,6 +342,52 @@ def change_class(row: Row, changed: Mapping[str, Entry2024]) -> str:
     if row.episode.state and row.published_error == "relevance_error:decoder_success":
         return "arguments that are not an object, a call in 2024"
     return "unexplained"
+
+
+def _gives_published(row: Row, entry: Entry, episode: Episode) -> bool:
+    """Return whether today's checker gives the published verdict on other data or other text. An
+    answer that no decoder read in 2024 is not explained by an error of the checker."""
+    verdict = _benchmark("bfcl").check(entry, episode)["official"]
+    errors = (row.published_error, verdict.error_type)
+    is_read = [not error.startswith("ast_decoder") for error in errors]
+    return verdict.valid == row.published and is_read[0] == is_read[1]
+
+
+def _harness_class(row: Row) -> str:
+    """Return why the other harness judged an ACEBench answer otherwise. It accepts calls that equal
+    the gold calls as JSON, and no others."""
+    if row.entry.category == "special_error_param" and "Missing necessary" in row.published_error:
+        return "an answer about wrong values, judged as one about missing values"
+    try:
+        tree = replace_json_words(expression(row.episode.output or ""))
+        calls = _as_json(literal_calls(tree))
+    except NotCalls:
+        calls = []
+    is_equal = any(
+        calls == _as_json((function_name(row.entry, key), args) for key, args in gold.items())
+        for gold in alternatives(row.entry)
+    )
+    if is_equal != row.published:
+        return "unexplained"
+    return (
+        "equal to gold, which official refuses, because it deletes blanks"
+        if is_equal
+        else "not equal to gold, which official accepts"
+    )
+
+
+def _as_json(calls: Iterable[tuple[str, Any]]) -> list[str]:
+    return sorted(json.dumps(call, sort_keys=True) for call in calls)
+
+
+def differences(row: Row, changed: Mapping[str, Entry2024]) -> dict[str, str]:
+    """Return the class of each difference between the verdicts on a row, by measure."""
+    kinds = {}
+    if row.published not in (None, row.official.valid):
+        kinds["published differs"] = change_class(row, changed)
+    if row.official.valid != row.strict.valid:
+        kinds[f"{'official' if row.official.valid else 'strict'} only"] = rule_class(row)
+    return kinds
 
 
 Counts = Counter[tuple[str, str, str, str, str]]
@@ -363,11 +412,8 @@ def count(clones: Path, work: Path) -> Counts:
                 counts[(*key, rules, "")] += verdict.valid
                 if not verdict.valid and source.collection != "BFCL 2024":
                     counts[(*row.names, "", f"{rules} error", verdict.error_type)] += 1
-            if row.published not in (None, row.official.valid):
-                counts[(*key, "published differs", change_class(row, changed))] += 1
-            if row.official.valid != row.strict.valid:
-                side = "official" if row.official.valid else "strict"
-                counts[(*key, f"{side} only", rule_class(row))] += 1
+            for measure, kind in differences(row, changed).items():
+                counts[(*key, measure, kind)] += 1
         for rules, scores in _headlines(score(source, work), source):
             for headline in scores:
                 if source.benchmark == "acebench" and headline["value"] is not None:
@@ -441,10 +487,11 @@ def tables(totals: Totals) -> dict[str, str]:
         "acebench": COLLECTIONS[:2], "native": COLLECTIONS[2:3], "dated": COLLECTIONS[3:],
     }.items()}  # fmt: skip
     changes = [
-        [collection, kind, f"{rows:,}", models]
+        (collection, kind, rows, models)
         for collection in COLLECTIONS
         for kind, rows, models in totals.classes(collection, "published differs")
     ]
+    unexplained = sum(rows for _, kind, rows, _ in changes if kind == "unexplained")
     rules = [
         [collection, f"{side} alone", kind, f"{rows:,}", models]
         for collection in COLLECTIONS
@@ -454,9 +501,12 @@ def tables(totals: Totals) -> dict[str, str]:
     return scores | {
         "paper": _paper(totals),
         "changes": _table(["answers", "why published differs from official", "rows", "models"],
-                          changes),
+                          ((*names, f"{rows:,}", models) for *names, rows, models in changes))
+                   + f"\n{f'{unexplained:,} answers are' if unexplained else 'No answer is'}"
+                   + " unexplained.\n",
         "rules": _table(["answers", "accepted by", "class", "rows", "models"], rules),
         "errors": _errors(totals, COLLECTIONS[0]),
+        "harness": _errors(totals, COLLECTIONS[1]),
         "mistakes": _errors(totals, COLLECTIONS[2]),
         "ranks": _ranks(totals),
     }  # fmt: skip
@@ -610,20 +660,25 @@ def page() -> str:
 
 
 def read_sample(clones: Path, work: Path, name: str, number: int) -> None:
-    """Print a sample of the rows in which the rule sets differ and whose class has ``name``."""
+    """Print a sample of the rows with a class of differences that contains ``name``."""
+    changed = changed_entries(clones / "gorilla")
     rows = [
         row
         for source in sources(clones)
         if not OWN_HANDLER.search(source.model) or source.collection != "BFCL 2024"
         for row in rows_of(source, work)
-        if row.official.valid != row.strict.valid and name in rule_class(row)
+        if any(name in kind for kind in differences(row, changed).values())
     ]
     for row in random.Random(0).sample(rows, min(number, len(rows))):
         print(f"# {', '.join(row.names)}: {row.entry.id}")
+        print(f"published: {row.published} {row.published_error}")
         for rules, verdict in (("official", row.official), ("strict", row.strict)):
             print(f"{rules}: {verdict.valid} {verdict.error_type} {verdict.error}")
         print(f"question: {row.entry.data.get('question')}")
-        print(f"answer: {row.episode.output}\nexpected: {row.entry.gold}\n")
+        print(f"answer: {row.episode.output}\nexpected: {row.entry.gold}")
+        if row.entry.id in changed and row.source.collection == "BFCL 2024":
+            print(f"expected in 2024: {changed[row.entry.id]}")
+        print()
 
 
 def main() -> None:
