@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
 from typing import Any
 
 from ace_ray.parsing.syntax import MAX_DIGITS, NotCalls
@@ -155,25 +154,26 @@ def _operand_error(node: ast.expr, budget: Budget) -> NotCalls | Refusal:
 def _names(node: ast.AST) -> Iterator[str]:
     """Yield the names that Python surely looks up when it evaluates ``node``: none in the body of a
     function, in a branch, or in an element of a comprehension."""
-    parts: Iterable[ast.AST | None] = ast.iter_child_nodes(node)
-    match node:
-        case ast.Name(id=name):
-            yield name
-        case ast.Lambda(args=arguments):
-            parts = [*arguments.defaults, *arguments.kw_defaults]
-        case ast.BoolOp(op=op, values=values):
-            ends = isinstance(op, ast.Or)  # the truth of a value that ends the operation
-            passed = takewhile(
-                lambda v: isinstance(v, ast.Constant) and bool(v.value) != ends, values
-            )
-            parts = values[: sum(1 for _ in passed) + 1]
-        case ast.IfExp(test=test):
-            parts = [test]
-        case ast.Compare(left=left, comparators=[right, *_]):
-            parts = [left, right]
-        case ast.ListComp(generators=[loop, *_]) | ast.SetComp(generators=[loop, *_]):
-            parts = [loop.iter]
-        case ast.DictComp(generators=[loop, *_]) | ast.GeneratorExp(generators=[loop, *_]):
-            parts = [loop.iter]
-    for part in parts:
-        yield from _names(part) if part else ()
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        parts: Iterable[ast.AST | None] = ast.iter_child_nodes(node)
+        match node:
+            case ast.Name(id=name):
+                yield name
+            case ast.Lambda(args=arguments):
+                parts = [*arguments.defaults, *arguments.kw_defaults]
+            case ast.BoolOp(op=op, values=values):
+                # Up to the first value that ends the operation, or may end it.
+                truths = [bool(v.value) if isinstance(v, ast.Constant) else None for v in values]
+                is_end = [truth in (None, isinstance(op, ast.Or)) for truth in truths]
+                parts = values[: [*is_end, True].index(True) + 1]
+            case ast.IfExp(test=test):
+                parts = [test]
+            case ast.Compare(left=left, comparators=[right, *_]):
+                parts = [left, right]
+            case ast.ListComp(generators=[loop, *_]) | ast.SetComp(generators=[loop, *_]):
+                parts = [loop.iter]
+            case ast.DictComp(generators=[loop, *_]) | ast.GeneratorExp(generators=[loop, *_]):
+                parts = [loop.iter]
+        pending += filter(None, parts)
