@@ -88,7 +88,7 @@ def compare(plan: Plan, workers: int, slots: int, noise: float, logs: Any) -> np
             work = Work(0, rows, np.ones(len(rows)), Durations(known, known, np.ones(entries)))
             idle = {"held": 0, "calls": 0, "rows": 0}
             lists = [{"blocks": deque(), "groups": deque(), "cache": set()} for _ in range(workers)]
-            team = [SimpleNamespace(**idle, **own) for own in lists]
+            team = [SimpleNamespace(**idle, **queues) for queues in lists]
             ends = simulate(work, cut, team, took, parts)
             computed = sum(len(worker.cache) for worker in team) / tokens
             figures += [ends[-1], ends[-1] - ends[math.ceil(0.9 * len(ends)) - 1], computed]
