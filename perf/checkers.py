@@ -4,9 +4,9 @@
 
 - ACEBench: each row's gold answer and wrong variants of it, as models write them (15 categories).
 - BFCL, single turn: the gold answers of the entries whose answers are Python calls.
-- BFCL, multi-turn: conversations that follow the answer keys, a call a step, in their process.
+- BFCL, multi-turn: conversations that follow the answer keys, replayed in the limited process.
 
-It is CPU time. Exit code 1 below a target.
+Seconds are CPU time. Exit code 1 below a target.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python perf/gpu.py --shape tiny            # what happens without a GPU
 
 Needs no network, no model and no data: weights and tokenizer are made up, prompts are ACEBench's
-mini set. In the order of their value, as long as there is time (``--minutes``):
+mini set. In the order of their value, as long as there is time (``--minutes``; the rest is named):
 
 - overhead: the same single-call prompts on bare ``vllm.LLM`` and through ``ace-ray evaluate``, from
   the engine's readiness until the last row is stored; first text and first scored row, from the
